@@ -47,7 +47,8 @@ type ImportOptions struct {
 }
 
 // Import extracts the archive that r returns into a directory, which is made if it is missing. If it fails, nothing has changed, unless the
-// server was killed.
+// server was killed while it moved entries into a directory that exists: then some are new and others are not, and with Overwrite the old
+// content of the files that were replaced by then is lost.
 func (f *FS) Import(r io.Reader, name string, o ImportOptions) (*ctxfsv1.ArchiveSummary, error) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()

@@ -1,8 +1,10 @@
 package client
 
 import (
+	"errors"
 	"io/fs"
 
+	"github.com/ctxfs/ctxfs/fserr"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -13,6 +15,8 @@ type BatchStep struct {
 }
 
 // If returns the step with conditions: if they do not hold before the batch, the batch changes nothing, and StaleETag recognizes its error.
+// Batch refuses a condition that does not apply to the step (EINVAL): IfMatch needs a file that the step changes, and IfNoneMatch a path that
+// it creates, which is the second path of StepRename and StepCopy and so DestIfNoneMatch.
 func (s BatchStep) If(c Conditions) BatchStep {
 	s.conditions = c
 	return s
@@ -97,28 +101,55 @@ func StepChmod(name string, mode fs.FileMode) BatchStep {
 	}}
 }
 
-// wire is the step with its conditions.
-func (s BatchStep) wire(f *FS) *ctxfsv1.BatchStep {
+// wire is the step with its conditions. It fails with EINVAL if one does not apply to the step.
+func (s BatchStep) wire(f *FS) (*ctxfsv1.BatchStep, error) {
 	out, c := s.make(f), s.conditions
+	rest, name := c, ""
 	switch change := out.GetChange().(type) {
 	case *ctxfsv1.BatchStep_WriteFile:
+		name, rest.IfMatch, rest.IfNoneMatch = "StepWrite", "", false
 		change.WriteFile.IfMatch, change.WriteFile.IfNoneMatch = c.IfMatch, c.none()
 	case *ctxfsv1.BatchStep_EditFile:
+		name, rest.IfMatch = "StepEdit", ""
 		change.EditFile.IfMatch = c.IfMatch
 	case *ctxfsv1.BatchStep_Mkdir:
+		name, rest.IfNoneMatch = "StepMkdir", false
 		change.Mkdir.IfNoneMatch = c.none()
 	case *ctxfsv1.BatchStep_Rm:
+		name, rest.IfMatch = "StepRm", ""
 		change.Rm.IfMatch = c.IfMatch
 	case *ctxfsv1.BatchStep_Rename:
+		name, rest = "StepRename", Conditions{IfNoneMatch: c.IfNoneMatch}
 		change.Rename.IfMatch, change.Rename.DestIfMatch, change.Rename.DestIfNoneMatch = c.IfMatch, c.DestIfMatch, c.destNone()
 	case *ctxfsv1.BatchStep_CopyFile:
+		name, rest = "StepCopy", Conditions{IfNoneMatch: c.IfNoneMatch}
 		change.CopyFile.IfMatch, change.CopyFile.DestIfMatch, change.CopyFile.DestIfNoneMatch = c.IfMatch, c.DestIfMatch, c.destNone()
 	case *ctxfsv1.BatchStep_Symlink:
+		name, rest.IfNoneMatch = "StepSymlink", false
 		change.Symlink.IfNoneMatch = c.none()
 	case *ctxfsv1.BatchStep_Chmod:
+		name, rest.IfMatch = "StepChmod", ""
 		change.Chmod.IfMatch = c.IfMatch
 	}
-	return out
+	if field := rest.first(); field != "" {
+		return nil, fserr.Invalid("%s takes no %s", name, field)
+	}
+	return out, nil
+}
+
+// first names a condition that is set; "" if none is.
+func (c Conditions) first() string {
+	switch {
+	case c.IfMatch != "":
+		return "IfMatch"
+	case c.IfNoneMatch:
+		return "IfNoneMatch"
+	case c.DestIfMatch != "":
+		return "DestIfMatch"
+	case c.DestIfNoneMatch:
+		return "DestIfNoneMatch"
+	}
+	return ""
 }
 
 // BatchOptions of Batch.
@@ -145,8 +176,14 @@ type Batched struct {
 // step. All contents together must fit into one request (16 MiB by default).
 func (f *FS) Batch(steps []BatchStep, o BatchOptions) (Batched, error) {
 	req := &ctxfsv1.BatchRequest{ContextId: f.id, DryRun: o.DryRun, Flush: o.Flush}
-	for _, s := range steps {
-		req.Steps = append(req.Steps, s.wire(f))
+	for i, s := range steps {
+		step, err := s.wire(f)
+		if err != nil {
+			e, _ := errors.AsType[*fserr.Error](fserr.Wrap(err, "batch", "", ""))
+			e.Step = i + 1
+			return Batched{}, e
+		}
+		req.Steps = append(req.Steps, step)
 	}
 	return f.BatchOf(req)
 }

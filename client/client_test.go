@@ -29,8 +29,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // dial connects to a server of the test's own.
 func dial(t testing.TB) *client.Client {
 	t.Helper()
-	address := servertest.Start(t, servertest.Workspace(t), nil)
-	c, err := client.Dial(t.Context(), client.WithAddress(address), client.WithGetenv(func(string) string { return "" }))
+	return dialAt(t, servertest.Start(t, servertest.Workspace(t), nil))
+}
+
+// dialAt makes a further connection to a server.
+func dialAt(t testing.TB, address string, opts ...client.Option) *client.Client {
+	t.Helper()
+	opts = append(opts, client.WithAddress(address), client.WithGetenv(func(string) string { return "" }))
+	c, err := client.Dial(t.Context(), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}

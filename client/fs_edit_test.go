@@ -9,42 +9,57 @@ import (
 
 	"github.com/ctxfs/ctxfs/client"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/servertest"
 )
 
-// TestSixtyFourClientsOfOneCounter increments a number in a file by 64 goroutines, which share a session.
+// TestSixtyFourClientsOfOneCounter has 64 connections, of as many panels that share a context, increment a number in a file.
 func TestSixtyFourClientsOfOneCounter(t *testing.T) {
 	t.Parallel()
-	const clients = 64
-	f := panel(t)
-	must(t, f.WriteFile("counter", []byte("100000"), 0o644))
-	increment := func() error {
-		for {
-			lines, err := f.ReadLines("counter", 1, 1)
-			if err != nil {
-				return err
-			}
-			n, err := strconv.Atoi(string(lines.Data))
-			if err != nil {
-				return err
-			}
-			err = f.If(client.Conditions{IfMatch: lines.ETag}).WriteFile("counter", []byte(strconv.Itoa(n+1)), 0o644)
-			if _, stale := client.StaleETag(err); !stale {
-				return err
-			}
-		}
-	}
+	const clients, increments = 64, 4
+	socket := servertest.Start(t, servertest.Workspace(t), nil)
+	host := dialAt(t, socket)
 	var all sync.WaitGroup
-	for range clients {
+	var first *client.FS
+	for i := range clients {
+		p, err := host.OpenPanel(t.Context(), "panels/counter"+strconv.Itoa(i), client.InContext("ctx_counter"))
+		must(t, err)
+		token, _ := p.Token()
+		must(t, p.Close())
+		f := dialAt(t, socket, client.WithToken(token)).FS()
+		if first == nil {
+			first = f
+			must(t, f.WriteFile("counter", []byte("100000"), 0o644)) // all numbers have one length
+		}
 		all.Go(func() {
-			if err := increment(); err != nil {
-				t.Error(err)
+			for range increments {
+				if err := increment(f, "counter"); err != nil {
+					t.Error(err)
+				}
 			}
 		})
 	}
 	all.Wait()
-	got, err := f.ReadFile("counter")
-	if want := strconv.Itoa(100000 + clients); err != nil || string(got) != want {
+	got, err := first.ReadFile("counter")
+	if want := strconv.Itoa(100000 + clients*increments); err != nil || string(got) != want {
 		t.Errorf("the counter is %s (%v), want %s", got, err, want)
+	}
+}
+
+// increment adds one to the number in a file, once.
+func increment(f *client.FS, name string) error {
+	for {
+		lines, err := f.ReadLines(name, 1, 1)
+		if err != nil {
+			return err
+		}
+		n, err := strconv.Atoi(string(lines.Data))
+		if err != nil {
+			return err
+		}
+		err = f.If(client.Conditions{IfMatch: lines.ETag}).WriteFile(name, []byte(strconv.Itoa(n+1)), 0o644)
+		if _, stale := client.StaleETag(err); !stale {
+			return err
+		}
 	}
 }
 

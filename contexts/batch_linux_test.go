@@ -3,9 +3,11 @@ package contexts
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/contexts/batch"
 	"github.com/ctxfs/ctxfs/contexts/zones"
@@ -14,7 +16,7 @@ import (
 )
 
 // batchPhases are those of a batch.
-var batchPhases = []string{"batch-journal", "batch-staged", "batch-recorded", "batch-begin", "batch-done", "batch-finished", "batch-cleaned"}
+var batchPhases = []string{"batch-journal", "batch-staged", "batch-recorded", "batch-begin", "batch-checked", "batch-done", "batch-finished", "batch-cleaned"}
 
 // TestBatchIsWholeAfterKills kills a process at each phase of a batch, and looks at the context through another one: the batch was carried
 // out, or nothing of it.
@@ -67,6 +69,77 @@ func killBatches(t *testing.T, w *workspace) {
 		}
 		if err := runBatch(m, id); (err == nil) != (phase != "batch-finished" && phase != "batch-cleaned") {
 			t.Errorf("killed at %s: the batch again: %v", phase, err)
+		}
+	}
+}
+
+// TestBatchThatCannotBeUndone has a mount where a batch was interrupted. Each remedy that the error names makes the context usable.
+func TestBatchThatCannotBeUndone(t *testing.T) {
+	t.Parallel()
+	w := newWorkspace(t)
+	w.fill("app", 60)
+	w.repo("app")
+	w.sqlite()
+	remedies := map[ID]func(m *Manager, at string) error{
+		"ctx_retry":   func(_ *Manager, at string) error { return unix.Unmount(at, 0) },
+		"ctx_restore": func(m *Manager, _ string) error { _, err := m.Restore(t.Context(), "ctx_restore", "s"); return err },
+		"ctx_delete": func(m *Manager, at string) error {
+			must(t, unix.Unmount(at, 0)) // nothing removes a mount
+			_, err := m.Delete(t.Context(), "ctx_delete")
+			ensure(t, m, "ctx_delete")
+			return err
+		},
+		"ctx_repair": func(m *Manager, _ string) error {
+			r, err := m.Repair(t.Context())
+			if len(r.GaveUp) != 1 || !strings.HasPrefix(r.GaveUp[0], "ctx_repair has a batch that is half made; what could not be put back is in /ctxfs-batch-") {
+				t.Errorf("repaired %+v", r)
+			}
+			return err
+		},
+	}
+	m := w.open()
+	for id := range remedies {
+		ensure(t, m, id)
+		_, err := m.Snapshot(t.Context(), id, "s")
+		must(t, err)
+	}
+	must(t, m.Close())
+	for id := range remedies {
+		w.killAt(id, "batch-done") // app/d1 has become app/moved
+	}
+	m = w.open()
+	t.Cleanup(func() { unmountBelow(t, w.dir) })
+	for _, id := range []ID{"ctx_retry", "ctx_restore", "ctx_delete", "ctx_repair"} { // Repair ends the batches of all contexts
+		remedy := remedies[id]
+		at := filepath.Join(w.folder(id), "app/moved")
+		if err := unix.Mount("batch", at, "tmpfs", 0, "size=64k"); err != nil {
+			t.Skip("not tested here: a mount needs root: ", err)
+		}
+		_, err := m.Acquire(t.Context(), id, Read)
+		wantCode(t, err, fserr.EBUSY, string(id), "could not be undone", "such as a mount", "restore a snapshot", "ctxfs doctor --repair")
+		if err := remedy(m, at); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+		a, err := m.Acquire(t.Context(), id, Write)
+		if err != nil {
+			t.Errorf("%s: %v", id, err)
+			continue
+		}
+		a.Release()
+		if batch.Pending(m.cat.Layout.Batch(id)) {
+			t.Errorf("%s: the journal is left", id)
+		}
+	}
+}
+
+// unmountBelow ends the mounts below a directory, wherever what they are on was moved to.
+func unmountBelow(t *testing.T, dir string) {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	must(t, err)
+	for line := range strings.Lines(string(mounts)) {
+		if at := strings.Fields(line)[1]; strings.HasPrefix(at, dir+"/") {
+			must(t, unix.Unmount(at, unix.MNT_DETACH))
 		}
 	}
 }

@@ -110,7 +110,7 @@ func liveOn(ctx context.Context, m *Manager, id ID, phase string) (done bool, er
 		_, err = m.Snapshot(ctx, id, "late")
 	case "restoring", "swapped":
 		_, err = m.Restore(ctx, id, "s")
-	case "batch-journal", "batch-staged", "batch-recorded", "batch-begin", "batch-done", "batch-finished", "batch-cleaned":
+	case "batch-journal", "batch-staged", "batch-recorded", "batch-begin", "batch-checked", "batch-done", "batch-finished", "batch-cleaned":
 		err = runBatch(m, id)
 	default:
 		return false, nil

@@ -26,8 +26,8 @@ const KindContext Kind = "context"
 // KindRequest marks the refusal of a request itself, which has changed nothing: EFBIG, it is larger than the server takes.
 const KindRequest Kind = "request"
 
-// KindCondition marks a change that was refused because the file is not what the request requires (if_match, if_none_match). Nothing was
-// changed.
+// KindCondition marks a change that was refused because the file is not what the request requires (if_match, if_none_match), or because a
+// program changed it during a batch. Nothing was changed.
 const KindCondition Kind = "condition"
 
 // KindEdit marks an edit of a text that cannot be made: the text to replace is missing or occurs more than once, or the file is no text
@@ -59,7 +59,7 @@ type Error struct {
 	Written int64
 	// Step is 1 + the index of the step of a batch that failed; 0 for none. Nothing of the batch was done then.
 	Step int
-	// ETag is the file's present one, with KindCondition; "" when there is no file.
+	// ETag is the file's present one, with KindCondition; "" when there is no file, and when the step of a batch had no condition.
 	ETag string
 	// Err is the cause, for logs and errors.Is on the server; it never travels.
 	Err error

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fsservice/search"
@@ -97,8 +98,8 @@ func sendLines(send func(*ctxfsv1.GrepResponse) error, name string, lines []*ctx
 }
 
 // streamPath serves an RPC on one path that answers with many messages. f runs behind the gate, in a goroutine of its own, and the
-// handler's goroutine sends what f produces. So a slow client does not keep the gate: when the context is about to be deleted, f
-// ends with ESTALE, whatever the client has read.
+// handler's goroutine sends what f produces. So a slow client does not keep the gate: a batch does not wait for it, and when the context is
+// about to be deleted, f ends with ESTALE, whatever the client has read.
 func streamPath[M any](o *opener, op string, req pathRequest, stream grpc.ServerStreamingServer[M], f func(c *call, send func(*M) error) error) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
@@ -106,7 +107,7 @@ func streamPath[M any](o *opener, op string, req pathRequest, stream grpc.Server
 	go box.fill(func() error {
 		_, err := onPath(ctx, o, op, reads, req, func(c *call) (struct{}, error) {
 			return struct{}{}, untilClosing(c, func(c *call) error {
-				return f(c, func(m *M) error { return box.put(c, m) })
+				return f(c, func(m *M) error { return box.put(c, c.access, m) })
 			})
 		})
 		return err
@@ -136,13 +137,24 @@ func (o *outbox[M]) fill(produce func() error) {
 	o.err = produce()
 }
 
-func (o *outbox[M]) put(ctx context.Context, m *M) error {
+// put passes a message on. While it waits for a slow client, the operation does not keep a batch from the context.
+func (o *outbox[M]) put(ctx context.Context, a *contexts.Access, m *M) error {
 	select {
 	case o.messages <- m:
 		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	default:
 	}
+	resume := a.Rest()
+	var err error
+	select {
+	case o.messages <- m:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if resumeErr := resume(ctx); err == nil {
+		err = resumeErr
+	}
+	return err
 }
 
 // drain sends messages until there are no more. When the client is gone it calls cancel, and still waits for the end.

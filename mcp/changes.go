@@ -60,7 +60,7 @@ type batchStep struct {
 	Destination string    `json:"destination,omitempty" jsonschema:"of move: the new path, which must not exist"`
 	Delete      string    `json:"delete,omitempty" jsonschema:"the path to remove, with what is below it"`
 	Mkdir       string    `json:"mkdir,omitempty" jsonschema:"the directory to make, with those above it"`
-	IfMatch     string    `json:"ifMatch,omitempty" jsonschema:"of write, edit and delete: fails unless the file has this etag"`
+	IfMatch     string    `json:"ifMatch,omitempty" jsonschema:"of write, edit, move and delete: fails unless the path has this etag"`
 }
 
 type batchArgs struct {
@@ -166,7 +166,7 @@ func (b batchStep) wire() (*ctxfsv1.BatchStep, error) {
 		all = append(all, &ctxfsv1.BatchStep{Change: &ctxfsv1.BatchStep_EditFile{EditFile: &ctxfsv1.EditFileRequest{Path: b.Edit, Edits: editsOf(b.Edits), IfMatch: b.IfMatch}}})
 	}
 	if b.Move != "" {
-		all = append(all, &ctxfsv1.BatchStep{Change: &ctxfsv1.BatchStep_Rename{Rename: &ctxfsv1.RenameRequest{Path: b.Move, Dest: b.Destination, DestIfNoneMatch: "*"}}})
+		all = append(all, &ctxfsv1.BatchStep{Change: &ctxfsv1.BatchStep_Rename{Rename: &ctxfsv1.RenameRequest{Path: b.Move, Dest: b.Destination, DestIfNoneMatch: "*", IfMatch: b.IfMatch}}})
 	}
 	if b.Delete != "" {
 		all = append(all, &ctxfsv1.BatchStep{Change: &ctxfsv1.BatchStep_Rm{Rm: &ctxfsv1.RmRequest{Path: b.Delete, Recursive: true, IfMatch: b.IfMatch}}})
@@ -174,8 +174,11 @@ func (b batchStep) wire() (*ctxfsv1.BatchStep, error) {
 	if b.Mkdir != "" {
 		all = append(all, &ctxfsv1.BatchStep{Change: &ctxfsv1.BatchStep_Mkdir{Mkdir: &ctxfsv1.MkdirRequest{Path: b.Mkdir, Recursive: true}}})
 	}
-	if len(all) != 1 {
+	switch {
+	case len(all) != 1:
 		return nil, errors.New("must have exactly one of write, edit, move, delete and mkdir")
+	case b.Mkdir != "" && b.IfMatch != "":
+		return nil, errors.New("has ifMatch, which mkdir does not take")
 	}
 	return all[0], nil
 }

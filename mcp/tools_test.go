@@ -86,6 +86,8 @@ func TestFurtherTools(t *testing.T) {
 		m.want("+b\n", "batch", object{"steps": steps, "dryRun": true})
 		m.is("Made all 4 changes", "batch", object{"steps": steps})
 		m.refuses("steps[1]", "batch", object{"steps": []object{{"write": "/c.txt", "content": "c"}, {"edit": "/none", "edits": []object{{"oldText": "1", "newText": "2"}}}}})
+		m.refuses("steps[1] has ifMatch, which mkdir does not take", "batch", object{"steps": []object{{"write": "/c.txt", "content": "c"}, {"mkdir": "/m", "ifMatch": etag}}})
+		m.refuses("ESTALE", "batch", object{"steps": []object{{"move": "/b.txt", "destination": "/moved.txt", "ifMatch": "other"}}})
 		m.refuses("steps[0] must have exactly one of", "batch", object{"steps": []object{{"write": "/c.txt", "delete": "/b.txt"}}})
 		m.is("/b.txt\n/dir/a.txt", "glob", object{"pattern": "**/*.txt"})
 		m.is("/dir/a.txt:2:Two\n/dir/a.txt:3:Three", "grep", object{"pattern": "^T", "path": "/dir"})

@@ -7,12 +7,15 @@
 // mkdir or chmod that can be undone. Flip makes the actions, one after the other, and then notes in the journal that they are done. What
 // they replaced is in the hidden directory until Clean removes it. If an action fails, Flip undoes those before it.
 //
+// Programs may change files between New and Flip, and during Flip. Flip compares each file on which the plan relies before it acts, and what
+// it has replaced or moved again afterwards. If a program changed one it undoes everything, and what the program wrote stays.
+//
 // A journal that a killed process left is undone, or cleaned if it says done, by Recover. The caller runs Recover before it lets a
 // reader into the context.
 //
 // The package changes names only through tree.Places, which follows no link. The caller ensures that no other caller of the server
 // changes the context from New to Clean, and that none reads it during Flip. Programs that change the context's folder by themselves see
-// single renames; what they do to a path of the batch meanwhile makes the batch fail.
+// single renames.
 package batch
 
 import (

@@ -28,6 +28,9 @@ type action struct {
 	To   rawPath    `json:"to"`
 	// Ino is the inode at From before an exchange.
 	Ino uint64 `json:"ino,omitempty"`
+	// Size and Mtime are those of the file or link at From.
+	Size  int64 `json:"size,omitempty"`
+	Mtime int64 `json:"mtime,omitempty"`
 	// Dir says that From of a move is a directory.
 	Dir bool `json:"dir,omitempty"`
 	// Mode and Was are permission bits after and before.
@@ -41,6 +44,8 @@ type actionKind string
 
 const (
 	actMove     actionKind = "move"     // From to To, where nothing is
+	actPlace    actionKind = "place"    // is a move from the hidden directory
+	actAway     actionKind = "away"     // is a move into the hidden directory
 	actExchange actionKind = "exchange" // From, in the hidden directory, and To
 	actMkdir    actionKind = "mkdir"
 	actChmod    actionKind = "chmod"

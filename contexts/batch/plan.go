@@ -26,6 +26,9 @@ type entry struct {
 	target string
 	// modeChanged says that a step set the mode.
 	modeChanged bool
+	// moved says that a step moved it. made is what a step puts in its place; nil if that is what was there before the batch.
+	moved bool
+	made  *staged
 	// children of a directory are those that were looked at; nil is nothing there. A directory without from has no others.
 	children map[string]*entry
 }
@@ -74,10 +77,12 @@ type op struct {
 	from, to string
 	// made is what is staged for the op.
 	made *staged
+	// was is the file or link that the op changes or moves; nil for a directory, and if there is none.
+	was *basis
 	// isDir says that from is a directory.
 	isDir bool
-	// mode and was are permission bits.
-	mode, was uint32
+	// mode and oldMode are permission bits.
+	mode, oldMode uint32
 }
 
 type opKind int
@@ -98,6 +103,8 @@ type staged struct {
 	target string
 	mode   uint32
 	like   string
+	// st is set when it is staged.
+	st rootfs.Stat
 }
 
 // plan is the picture of the tree.
@@ -108,6 +115,8 @@ type plan struct {
 	top   *entry
 	steps []Step
 	ops   []op
+	// relied are the files that conditions have looked at, and those that are copied.
+	relied []reliance
 	// gone are the paths before the batch at which something was removed, moved away or replaced.
 	gone []string
 	// touched has the entry that each step wrote; nil for none.
@@ -136,7 +145,7 @@ func newPlan(ctx context.Context, root rootfs.Root, steps []Step) (*plan, error)
 	_, p.zoned = root.(*rootfs.Zoned)
 	for i := range steps {
 		for _, c := range steps[i].Conditions {
-			if err := p.check(c); err != nil {
+			if err := p.check(i, c); err != nil {
 				return nil, failed(i, &steps[i], err)
 			}
 		}
@@ -156,7 +165,7 @@ func newPlan(ctx context.Context, root rootfs.Root, steps []Step) (*plan, error)
 	return p, nil
 }
 
-func (p *plan) check(c Condition) error {
+func (p *plan) check(i int, c Condition) error {
 	at, err := p.find(c.Path, c.Follow)
 	if err != nil && fserr.CodeOf(err) != fserr.ENOENT {
 		return err
@@ -164,6 +173,7 @@ func (p *plan) check(c Condition) error {
 	if err != nil || at.is == nil {
 		return c.Check(nil)
 	}
+	p.relied = append(p.relied, reliance{step: i, from: at.is.from, was: basis{st: at.is.st}, check: c.Check})
 	return c.Check(&at.is.st)
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"path"
-	"slices"
 	"strconv"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
@@ -133,27 +132,47 @@ func (b *Batch) zone(o op) string {
 func (b *Batch) stage(ctx context.Context, o op, sync bool) (action, error) {
 	switch o.kind {
 	case opAway:
-		return action{Kind: actMove, From: rawPath(o.from), To: rawPath(b.hiddenName(o)), Dir: o.isDir}, nil
+		return moving(actAway, o, b.hiddenName(o)), nil
 	case opMove:
-		return action{Kind: actMove, From: rawPath(o.from), To: rawPath(o.to), Dir: o.isDir}, nil
+		return moving(actMove, o, o.to), nil
 	case opMkdir:
 		return action{Kind: actMkdir, To: rawPath(o.to), Mode: o.mode}, nil
 	case opChmod:
-		return action{Kind: actChmod, To: rawPath(o.to), Mode: o.mode, Was: o.was}, nil
+		return action{Kind: actChmod, To: rawPath(o.to), Mode: o.mode, Was: o.oldMode}, nil
 	}
 	tmp := b.hiddenName(o)
-	if o.made.content == nil {
-		return action{Kind: actMove, From: rawPath(tmp), To: rawPath(o.to)}, b.places.Symlink(o.made.target, tmp)
-	}
-	file := tree.NewFile{From: o.made.content.from, Mode: o.made.mode, Like: o.made.like, Sync: sync}
-	if file.From == "" {
-		file.Content = bytes.NewReader(o.made.content.data)
-	}
-	st, err := b.places.Create(ctx, tmp, file)
+	st, err := b.make(ctx, o.made, tmp, sync)
+	o.made.st = st
+	a := action{Kind: actPlace, From: rawPath(tmp), To: rawPath(o.to), Ino: st.Ino, Size: st.Size, Mtime: st.MtimeNs}
 	if o.kind == opReplace {
-		return action{Kind: actExchange, From: rawPath(tmp), To: rawPath(o.to), Ino: st.Ino}, err
+		a.Kind = actExchange
 	}
-	return action{Kind: actMove, From: rawPath(tmp), To: rawPath(o.to)}, err
+	return a, err
+}
+
+// moving is the action that moves what is at the path of an op.
+func moving(kind actionKind, o op, to string) action {
+	a := action{Kind: kind, From: rawPath(o.from), To: rawPath(to), Dir: o.isDir}
+	if o.was != nil {
+		st := o.was.attributes()
+		a.Size, a.Mtime = st.Size, st.MtimeNs
+	}
+	return a
+}
+
+// make makes a file or link in the hidden directory.
+func (b *Batch) make(ctx context.Context, made *staged, tmp string, sync bool) (rootfs.Stat, error) {
+	if made.content == nil {
+		if err := b.places.Symlink(made.target, tmp); err != nil {
+			return rootfs.Stat{}, err
+		}
+		return b.places.Lstat(tmp)
+	}
+	file := tree.NewFile{From: made.content.from, Mode: made.mode, Like: made.like, Sync: sync}
+	if file.From == "" {
+		file.Content = bytes.NewReader(made.content.data)
+	}
+	return b.places.Create(ctx, tmp, file)
 }
 
 // hiddenName returns a free name in the hidden directory.
@@ -165,28 +184,51 @@ func (b *Batch) hiddenName(o op) string {
 // ErrBroken says that a batch failed and could not be undone. Its journal is left for Recover.
 var ErrBroken = errors.New("the changes of a batch could not be undone")
 
-// Flip makes all changes, or none: then it fails with the error of a step. Only an error that is ErrBroken says that some are made. It
-// returns the attributes of what each step wrote, if that is there after the last step, else nil.
+// Flip makes all changes, or none: then it fails with the error of a step. It fails with KindCondition if a program has changed a file that
+// the plan relies on, or that the batch replaces. Only an error that is ErrBroken says that some changes are made. It returns the attributes
+// of what each step wrote, if that is there after the last step, else nil.
 func (b *Batch) Flip() ([]*rootfs.Stat, error) {
-	for i, a := range b.actions {
-		if err := b.journal.note(i + 1); err != nil {
-			return nil, b.back(i, err)
-		}
-		b.point("begin")
-		err := do(b.places, a)
-		if err != nil {
-			if errors.Is(err, rootfs.ErrHalfMoved) {
-				i++
-			}
-			return nil, b.back(i, failed(a.step, &b.plan.steps[a.step], changedMeanwhile(err)))
+	if err := b.verify(); err != nil {
+		return nil, b.back(0, err)
+	}
+	for i := range b.actions {
+		if n, err := b.act(i); err != nil {
+			return nil, b.back(n, err)
 		}
 		b.point("done")
+	}
+	if err := b.checkReplaced(); err != nil {
+		return nil, b.back(len(b.actions), err)
 	}
 	if err := b.journal.note(finished); err != nil {
 		return nil, b.back(len(b.actions), err)
 	}
 	b.point("finished")
 	return b.stats(), nil
+}
+
+// act makes an action. If it fails, the first n actions are to be undone.
+func (b *Batch) act(i int) (n int, err error) {
+	a := b.actions[i]
+	if err := b.journal.note(i + 1); err != nil {
+		return i, err
+	}
+	b.point("begin")
+	n, err = i, b.checkBefore(i)
+	if err == nil {
+		b.point("checked")
+		err = do(b.places, a)
+		if err == nil || errors.Is(err, rootfs.ErrHalfMoved) {
+			n++
+		}
+	}
+	if err == nil {
+		err = b.checkAfter(i)
+	}
+	if err != nil {
+		err = failed(a.step, &b.plan.steps[a.step], changedMeanwhile(err))
+	}
+	return n, err
 }
 
 // back undoes the first n actions because of an error, and returns it.
@@ -202,7 +244,7 @@ func (b *Batch) back(n int, because error) error {
 func changedMeanwhile(err error) error {
 	switch code := fserr.CodeOf(err); code {
 	case fserr.EEXIST, fserr.ENOENT, fserr.ENOTDIR, fserr.ELOOP:
-		return &fserr.Error{Code: code, Hint: "a program changed the path during the batch; retry", Err: err}
+		return &fserr.Error{Code: code, Kind: fserr.KindCondition, Hint: "a program changed the path during the batch; retry", Err: err}
 	}
 	return err
 }
@@ -223,7 +265,7 @@ func (b *Batch) stats() []*rootfs.Stat {
 // do makes an action.
 func do(p *tree.Places, a action) error {
 	switch a.Kind {
-	case actMove:
+	case actMove, actPlace, actAway:
 		return p.Move(string(a.From), string(a.To), a.Dir)
 	case actExchange:
 		return p.Exchange(string(a.From), string(a.To))
@@ -233,68 +275,6 @@ func do(p *tree.Places, a action) error {
 		return p.Chmod(string(a.To), a.Mode)
 	}
 	return fserr.Invalid("unknown action %q", a.Kind)
-}
-
-// undo puts back what actions did, the last first. All were made, but the last may not be begun, or be interrupted.
-func undo(p *tree.Places, actions []action, j *journal) error {
-	for i, a := range slices.Backward(actions) {
-		if err := undoOne(p, a); err != nil {
-			return fmt.Errorf("undo %s: %w", a.Kind, err)
-		}
-		if err := j.note(i); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func undoOne(p *tree.Places, a action) error {
-	from, to := string(a.From), string(a.To)
-	switch a.Kind {
-	case actMove:
-		return moveBack(p, a)
-	case actExchange:
-		st, err := p.Lstat(from)
-		if err != nil || st.Ino == a.Ino {
-			return gone(err)
-		}
-		err = p.Exchange(from, to)
-		if fserr.CodeOf(err) == fserr.ENOENT { // a program has removed what the step wrote
-			err = gone(p.Move(from, to, false))
-		}
-		return err
-	case actMkdir:
-		return p.Remove(context.Background(), to)
-	case actChmod:
-		return gone(p.Chmod(to, a.Was))
-	}
-	return fserr.Invalid("unknown action %q", a.Kind)
-}
-
-// moveBack undoes a move. What a program has put in the old place since gives way: it is removed.
-func moveBack(p *tree.Places, a action) error {
-	from, to := string(a.From), string(a.To)
-	if _, err := p.Lstat(to); err != nil {
-		return gone(err)
-	}
-	if a.Dir { // a move of a lower directory that was interrupted leaves some of it
-		if err := p.Remove(context.Background(), from); err != nil {
-			return err
-		}
-	}
-	err := p.Move(to, from, a.Dir)
-	if fserr.CodeOf(err) != fserr.EEXIST {
-		return gone(err) // a program may have removed the directory that it was in
-	}
-	if err := p.Exchange(to, from); err != nil {
-		return err
-	}
-	return p.Remove(context.Background(), to)
-}
-
-// gone ignores that something is not there, such as what a program has removed meanwhile.
-func gone(err error) error {
-	return tree.Ignoring(err, fserr.ENOENT, fserr.ENOTDIR, fserr.ELOOP)
 }
 
 // Drop ends a batch whose changes are not made, or undone.
@@ -334,41 +314,4 @@ func removeHidden(ctx context.Context, p *tree.Places, dirs []rawPath) error {
 		}
 	}
 	return nil
-}
-
-// ErrLeftovers says that a batch is made or undone, and that what it replaced could not be removed. Only further batches must wait for that.
-var ErrLeftovers = errors.New("what an earlier batch replaced could not be removed")
-
-// Recover undoes, or cleans up after, the batch whose journal is in dir. The caller keeps everybody else out of the context. An error that
-// is ErrLeftovers leaves the context as it should be.
-func Recover(ctx context.Context, root rootfs.Root, dir string) error {
-	j, r, err := openJournal(dir)
-	if j == nil || err != nil {
-		return err
-	}
-	p := tree.NewPlaces(root)
-	defer func() { _ = p.Close() }() // closing a directory writes nothing
-	if n := min(r.begun, len(r.Actions)); n > 0 && isOf(p, r) {
-		err = undo(p, r.Actions[:n], j)
-	}
-	if err == nil {
-		if left := removeHidden(ctx, p, r.Hidden); left != nil {
-			err = fmt.Errorf("%w: %w", ErrLeftovers, left)
-		}
-	}
-	if err != nil {
-		j.keep()
-		return err
-	}
-	return j.end()
-}
-
-// isOf reports whether a journal is of the tree as it is: a restore replaces the tree, hidden directories included.
-func isOf(p *tree.Places, r record) bool {
-	for _, dir := range r.Hidden {
-		if _, err := p.Lstat(string(dir)); err != nil {
-			return false
-		}
-	}
-	return true
 }

@@ -35,8 +35,9 @@ func (p *plan) write(i int, name string, c *content, mode uint32) error {
 	if err := p.creatable(at); err != nil {
 		return err
 	}
-	e := &entry{st: rootfs.Stat{Mode: modeFile | mode&0o1777, Size: c.size}, content: c}
-	p.add(op{step: i, kind: opPlace, to: at.path(), made: &staged{content: c, mode: mode & 0o1777}})
+	made := &staged{content: c, mode: mode & 0o1777}
+	e := &entry{st: rootfs.Stat{Mode: modeFile | mode&0o1777, Size: c.size}, content: c, made: made}
+	p.add(op{step: i, kind: opPlace, to: at.path(), made: made})
 	p.put(at, e)
 	p.touched[i] = e
 	return nil
@@ -55,7 +56,9 @@ func (p *plan) replace(i int, e *entry, c *content, mode uint32) error {
 		return err
 	}
 	mode &= 0o1777
-	p.add(op{step: i, kind: opReplace, to: e.path(), made: &staged{content: c, mode: mode, like: e.like}})
+	made := &staged{content: c, mode: mode, like: e.like}
+	p.add(op{step: i, kind: opReplace, to: e.path(), made: made, was: e.basis()})
+	e.made, e.moved = made, false
 	e.content, e.st.Size, e.st.Mode = c, c.size, e.st.Mode&^0o7777|mode
 	p.touched[i] = e
 	return nil
@@ -220,9 +223,9 @@ const ownerBits = 0o700
 func (p *plan) away(i int, e *entry) {
 	at := e.path()
 	if e.isDir() && e.st.Perm()&ownerBits != ownerBits {
-		p.add(op{step: i, kind: opChmod, to: at, mode: e.st.Perm()&0o1777 | ownerBits, was: e.st.Perm() & 0o1777})
+		p.add(op{step: i, kind: opChmod, to: at, mode: e.st.Perm()&0o1777 | ownerBits, oldMode: e.st.Perm() & 0o1777})
 	}
-	p.add(op{step: i, kind: opAway, from: at, isDir: e.isDir()})
+	p.add(op{step: i, kind: opAway, from: at, isDir: e.isDir(), was: e.basis()})
 	p.vacate(e)
 }
 
@@ -250,7 +253,8 @@ func (p *plan) rename(i int, s *Step) error {
 		p.away(i, to.is)
 	}
 	e := from.is
-	p.add(op{step: i, kind: opMove, from: e.path(), to: to.path(), isDir: e.isDir()})
+	p.add(op{step: i, kind: opMove, from: e.path(), to: to.path(), isDir: e.isDir(), was: e.basis()})
+	e.moved = true
 	p.vacate(e)
 	p.put(to, e)
 	p.touched[i] = e
@@ -349,6 +353,7 @@ func (p *plan) copy(i int, s *Step) error {
 	c := from.is.content
 	if c == nil {
 		c = contentOf(from.is)
+		p.relied = append(p.relied, reliance{step: i, from: c.from, was: basis{st: from.is.st}})
 	}
 	return p.write(i, s.Dest, c, from.is.st.Perm())
 }
@@ -372,8 +377,9 @@ func (p *plan) symlink(i int, s *Step) error {
 	if err := p.creatable(at); err != nil {
 		return err
 	}
-	e := &entry{st: rootfs.Stat{Mode: modeLink | 0o777, Size: int64(len(s.Target))}, target: s.Target}
-	p.add(op{step: i, kind: opPlace, to: at.path(), made: &staged{target: s.Target}})
+	made := &staged{target: s.Target}
+	e := &entry{st: rootfs.Stat{Mode: modeLink | 0o777, Size: int64(len(s.Target))}, target: s.Target, made: made}
+	p.add(op{step: i, kind: opPlace, to: at.path(), made: made})
 	p.put(at, e)
 	return nil
 }
@@ -389,7 +395,7 @@ func (p *plan) chmod(i int, s *Step) error {
 		return &fserr.Error{Code: fserr.EBUSY, Hint: "chmod the root of the context outside of a batch"}
 	}
 	mode := s.Mode & 0o1777
-	p.add(op{step: i, kind: opChmod, to: at.path(), mode: mode, was: at.is.st.Perm() & 0o1777})
+	p.add(op{step: i, kind: opChmod, to: at.path(), mode: mode, oldMode: at.is.st.Perm() & 0o1777, was: at.is.basis()})
 	at.is.st.Mode, at.is.modeChanged = at.is.st.Mode&^0o7777|mode, true
 	p.touched[i] = at.is
 	return nil

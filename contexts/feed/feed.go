@@ -12,7 +12,7 @@
 // A change is appended with one write before its call is answered. It is not flushed: a kill of the process loses nothing, a crash of the
 // machine may. Therefore the file open has the boot ID of the machine while a server may append. If a feed was left open in another boot,
 // it is removed. If it was left open in this boot, part of a record at the end is cut, and the feed gets a change for what the killed server
-// may have done without an answer.
+// may have done without an answer. A feed that is not used for some minutes is flushed and closed, and keeps that file.
 //
 // The package knows neither contexts nor the wire: a record is bytes.
 package feed
@@ -29,6 +29,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -193,6 +194,49 @@ type Feed struct {
 	gone, closed bool
 	// grown is closed, and replaced, when a reader should look again.
 	grown chan struct{}
+	// usedAt is the time of the last append or read. idle calls rest; nil while the log is not open.
+	usedAt time.Time
+	idle   *time.Timer
+	// resting says that rest has closed the log, whose next record has the number next.
+	resting bool
+	next    uint64
+}
+
+// idleTime is how long a log without appends and reads stays open.
+const idleTime = 5 * time.Minute
+
+// used keeps an open log from being closed. f.mu is held.
+func (f *Feed) used() {
+	f.usedAt = time.Now()
+	if f.idle == nil {
+		f.idle = time.AfterFunc(idleTime, f.rest)
+	}
+}
+
+// rest flushes and closes a log that was not used for idleTime, so that feeds which nobody uses keep no descriptor. It leaves the file open: the
+// server may append in this boot. Readers close their segments, and wait as before.
+func (f *Feed) rest() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.idle = nil
+	if f.log == nil || f.closed {
+		return
+	}
+	left := idleTime - time.Since(f.usedAt)
+	if left <= 0 {
+		if err := f.log.flush(); err != nil && !errors.Is(err, fs.ErrNotExist) { // another program may have removed the feed
+			f.cfg.Log.Warn("a feed that is not used could not be flushed and stays open", zap.String("context", f.context), zap.Error(err))
+			left = idleTime
+		}
+	}
+	if left > 0 {
+		f.idle = time.AfterFunc(left, f.rest)
+		return
+	}
+	f.resting, f.next = true, f.log.next
+	_ = f.log.close() // it is flushed
+	f.log = nil
+	f.wake()
 }
 
 // open opens the feed, and begins it if it does not exist and begin is set. f.mu is held.
@@ -214,7 +258,8 @@ func (f *Feed) open(begin bool) error {
 		return f.again(begin, errors.New("it is a copy, such as of a backup"))
 	}
 	left, err := os.ReadFile(filepath.Join(f.dir, openFile))
-	killed := err == nil
+	marked := err == nil
+	killed := marked && !f.resting
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("open a feed: %w", err)
 	}
@@ -225,14 +270,17 @@ func (f *Feed) open(begin bool) error {
 	if f.log, err = openLog(f.dir, f.cfg.MaxBytes); err != nil {
 		return f.again(begin, err)
 	}
-	if !killed {
-		err = f.mark()
-	} else {
+	switch {
+	case killed:
 		err = f.log.append(f.cfg.Interrupted())
+	case !marked:
+		err = f.mark()
 	}
 	if err != nil {
 		return f.again(begin, err)
 	}
+	f.resting = false
+	f.used()
 	return nil
 }
 
@@ -278,6 +326,7 @@ func (f *Feed) begin(wanted bool) (err error) {
 		return errors.Join(err, f.remove())
 	}
 	f.name, f.absent = name, false
+	f.used()
 	return nil
 }
 
@@ -308,7 +357,7 @@ func (f *Feed) remove() error {
 	if f.log != nil {
 		_ = f.log.close() // its readers open segments by themselves
 	}
-	f.log, f.name, f.absent = nil, "", true
+	f.log, f.name, f.absent, f.resting = nil, "", true, false
 	if err := os.Remove(filepath.Join(f.dir, nameFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		f.absent = false // the next append tries again
 		return err
@@ -335,6 +384,7 @@ func (f *Feed) Append(record []byte) error {
 	if err := f.log.append(record); err != nil {
 		return errors.Join(err, f.again(false, err))
 	}
+	f.usedAt = time.Now()
 	f.wake()
 	return nil
 }
@@ -351,15 +401,24 @@ func (f *Feed) close() error {
 	defer f.mu.Unlock()
 	f.closed = true
 	f.wake()
-	if f.log == nil {
+	if f.idle != nil {
+		f.idle.Stop()
+	}
+	var err error
+	switch {
+	case f.log != nil:
+		err = f.log.flush()
+	case !f.resting:
 		return nil
 	}
-	err := f.log.flush()
 	if err == nil {
 		err = os.Remove(filepath.Join(f.dir, openFile))
 	}
 	if errors.Is(err, fs.ErrNotExist) { // another program removed the feed: the next reader gets a reset
 		err = nil
+	}
+	if f.log == nil {
+		return err
 	}
 	return errors.Join(err, f.log.close())
 }
@@ -368,12 +427,17 @@ func (f *Feed) close() error {
 func (f *Feed) after(name string, next uint64) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.name == name && f.log != nil && f.log.next == next && !f.gone && !f.closed {
+	if f.hasRead(name, next) && !f.gone && !f.closed {
 		return f.grown
 	}
 	now := make(chan struct{})
 	close(now)
 	return now
+}
+
+// hasRead reports whether a reader of the feed has read everything before next, and nothing is after that. f.mu is held.
+func (f *Feed) hasRead(name string, next uint64) bool {
+	return f.name == name && (f.log != nil && f.log.next == next || f.resting && f.next == next)
 }
 
 // errDeleted ends the readers of a feed whose context was deleted.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
 )
@@ -141,6 +142,9 @@ func (r *Reader) look() (first uint64, more bool, err error) {
 		return 0, false, errDeleted
 	case f.closed:
 		return 0, false, errStopping
+	case f.resting && f.hasRead(r.name, r.next):
+		r.Close()
+		return 0, false, nil
 	case f.log == nil:
 		if err := f.open(true); err != nil {
 			return 0, false, err
@@ -155,6 +159,7 @@ func (r *Reader) look() (first uint64, more bool, err error) {
 	if r.next == f.log.next {
 		return 0, false, nil
 	}
+	f.usedAt = time.Now()
 	for _, s := range f.log.segments {
 		if s.first <= r.next {
 			first = s.first

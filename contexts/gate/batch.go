@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/batch"
 	"github.com/ctxfs/ctxfs/contexts/catalog"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
 )
 
 // BatchOptions of Batch.
@@ -39,7 +41,7 @@ type Batched struct {
 
 // Batch carries out steps as one change. Other batches, and callers that change the context, wait until it ends; callers that read it wait
 // during the renames at the end. It waits at most DrainTime for the operations inside, and fails with EBUSY if they do not end. Commands
-// that run in the context are not paused. If the batch fails, nothing is changed.
+// that run in the context are not paused: if they change what the batch relies on, it fails. If the batch fails, nothing is changed.
 func (t *Gates) Batch(ctx context.Context, id catalog.ID, opts BatchOptions) (out Batched, err error) {
 	turn, err := t.batches.Lock(ctx, string(id))
 	if err != nil {
@@ -187,11 +189,88 @@ func broken(id catalog.ID, err error) error {
 	if errors.Is(err, batch.ErrLeftovers) {
 		return catalog.Wrap(id, "cannot carry out a further batch", err)
 	}
-	return catalog.Wrap(id, "has an interrupted batch that could not be undone", err)
+	told := fserr.Error{Code: fserr.CodeOf(err)}
+	if e, ok := errors.AsType[*fserr.Error](err); ok {
+		told = *e
+	}
+	told.Err = fmt.Errorf("%w: %w", batch.ErrBroken, err)
+	told.Hint = "remove what is in the way in its folder, such as a mount, and retry; or restore a snapshot of the context, or delete it; " +
+		"or stop the server and run 'ctxfs doctor --repair', which leaves the changes half made"
+	return catalog.Wrap(id, "has an interrupted batch that could not be undone", &told)
+}
+
+// GiveUpBatch makes a context usable that has a batch which cannot be undone: it is left half made. It returns the directories in the context
+// that have what could not be put back. ended is false if there was no such batch.
+func (t *Gates) GiveUpBatch(ctx context.Context, id catalog.ID) (kept []string, ended bool, err error) {
+	if !batch.Pending(t.cat.Layout.Batch(id)) {
+		return nil, false, nil
+	}
+	a, err := t.Acquire(ctx, id, Read)
+	if err == nil { // it was undone
+		a.Release()
+		return nil, false, nil
+	}
+	if !errors.Is(err, batch.ErrBroken) {
+		return nil, false, err
+	}
+	unlock, err := t.Opening(ctx, id)
+	if err != nil {
+		return nil, false, err
+	}
+	defer unlock()
+	root, _, err := t.openRoot(id) // Acquire has mounted it
+	if err != nil {
+		return nil, false, err
+	}
+	kept, err = batch.GiveUp(ctx, root, t.cat.Layout.Batch(id))
+	return kept, err == nil, errors.Join(err, root.Close())
+}
+
+// Rest says that an operation that reads does nothing with the context until it calls resume, such as while its client does not read what
+// it has sent: a batch does not wait for it. resume waits until a batch ends that has the context to itself, or fails when ctx ends.
+func (a *Access) Rest() (resume func(ctx context.Context) error) {
+	if a.gate == nil {
+		return func(context.Context) error { return nil }
+	}
+	a.gate.rest(1)
+	return a.gate.resumeReading
+}
+
+func (g *gate) rest(more int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.resting += more
+	g.checkSecluded()
+}
+
+func (g *gate) resumeReading(ctx context.Context) error {
+	for {
+		wait := g.restEnds()
+		if wait == nil {
+			return nil
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			g.rest(-1) // the operation ends
+			return ctx.Err()
+		}
+	}
+}
+
+// restEnds ends a Rest, unless it returns a channel to wait for.
+func (g *gate) restEnds() (wait <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.secluded {
+		return g.turn
+	}
+	g.resting--
+	return nil
 }
 
 // seclude blocks every operation on a frozen gate, until thaw. It returns a channel that is closed when those inside have left, but for the
-// caller and pausers.
+// caller, pausers and users that rest.
 func (g *gate) seclude() (alone <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -201,17 +280,20 @@ func (g *gate) seclude() (alone <-chan struct{}) {
 	return ch
 }
 
-// include undoes seclude.
+// include undoes seclude: it wakes the blocked callers. Those that may change something then wait for another turn.
 func (g *gate) include() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.secluded, g.secluding = false, nil
-	g.unblock()
+	if !g.shut { // else the gate may be retired, and its last turn over
+		close(g.turn)
+		g.turn = make(chan struct{})
+	}
 }
 
 // checkSecluded closes secluding when it is time. mu is held.
 func (g *gate) checkSecluded() {
-	if g.secluding != nil && g.users-len(g.pausers) <= 1 {
+	if g.secluding != nil && g.users-len(g.pausers)-g.resting <= 1 {
 		close(g.secluding)
 		g.secluding = nil
 	}

@@ -108,15 +108,17 @@ type gate struct {
 	users, writers int
 	// pausers are the users that Yield.
 	pausers map[*Access]Pauser
+	// resting counts the users that Rest.
+	resting int
 	// shut blocks every operation, frozen those that may change something.
 	shut, frozen bool
-	// secluded blocks every operation too, while the gate is frozen. secluding is closed when only the caller that secludes it and pausers
-	// are left inside; then it is nil.
+	// secluded blocks every operation too, while the gate is frozen. secluding is closed when only the caller that secludes it, pausers and
+	// resting users are left inside; then it is nil.
 	secluded  bool
 	secluding chan struct{}
 	// idle is closed when the gate is shut and the last user has left, still when it is frozen and the last writer has left.
 	idle, still chan struct{}
-	// turn is closed when a gate that was shut or frozen is open to all again, or retired.
+	// turn is closed when a gate that was shut or frozen is open to all again, when it is secluded no more, and when it is retired.
 	turn chan struct{}
 	// closing ends when the gate is shut. A gate that is opened again has a new one.
 	closing  context.Context //nolint:containedctx // it is the signal, not a call's

@@ -27,6 +27,8 @@ type RepairReport struct {
 	// they are: directories that were renamed lack the files that were not changed in them, and directories that replaced
 	// others show the files of those too.
 	Accepted []string
+	// GaveUp has a sentence for each context whose interrupted batch could not be undone, and is left half made.
+	GaveUp []string
 	// Swept counts the entries of unfinished seedings that were removed.
 	Swept int
 	// Ignored lists names in the contexts directory that are no contexts.
@@ -148,7 +150,23 @@ func (p *repairs) repair(ctx context.Context, r *RepairReport) (*collection, err
 	if err := p.acceptLost(ctx, r); err != nil {
 		return nil, err
 	}
+	p.giveUpBatches(ctx, r)
 	return p.collector.sweep(ctx), nil
+}
+
+// giveUpBatches ends the interrupted batches that cannot be undone.
+func (p *repairs) giveUpBatches(ctx context.Context, r *RepairReport) {
+	for _, id := range idsIn(p.cat.Layout.Batches) {
+		kept, ended, err := p.gates.GiveUpBatch(ctx, id)
+		switch {
+		case err != nil:
+			r.Unknown = append(r.Unknown, fmt.Sprintf("%s: %v", id, err))
+		case ended && len(kept) > 0:
+			r.GaveUp = append(r.GaveUp, fmt.Sprintf("%s has a batch that is half made; what could not be put back is in %s", id, strings.Join(kept, ", ")))
+		case ended:
+			r.GaveUp = append(r.GaveUp, fmt.Sprintf("%s has a batch that is half made", id))
+		}
+	}
 }
 
 func (p *repairs) recoverFolders(ctx context.Context, recs map[catalog.ID]metadata.Context, r *RepairReport) error {

@@ -135,6 +135,9 @@ func (e Env) repair(ctx context.Context, cfg server.Config) ([]finding, error) {
 		x.say(markRepair, "repair", "took %s as it is: a directory that was renamed lacks what was not changed in it, "+
 			"and one that replaced another shows what that one held", name)
 	}
+	for _, text := range r.GaveUp {
+		x.say(markRepair, "repair", "%s", text)
+	}
 	if r.Swept > 0 {
 		x.say(markRepair, "repair", "removed %s entries of unfinished seedings", seed.Count(int64(r.Swept)))
 	}

@@ -32,6 +32,10 @@ for (const transport of ["ws", "grpc"] as const) {
       const { diff } = await fs.batch([{ edit: "a.txt", edits: [{ oldText: "one", newText: "1" }], ifMatch: etags[2] }], { dryRun: true });
       expect(diff).toBe("diff --git a/a.txt b/a.txt\n--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n-one\n+1\n 2\n");
       await expect(fs.batch([{ write: "a", rm: "b", data: "" }])).rejects.toThrow("steps[0] needs exactly one of write, edit");
+      const never = { write: "never", data: "" };
+      await expect(fs.batch([never, { mkdir: "x", ifMatch: "e" }])).rejects.toMatchObject({ code: "ERR_INVALID_ARG_VALUE", message: expect.stringContaining("steps[1].ifMatch") as string });
+      await expect(fs.batch([never, { rm: "a.txt", ifNoneMatch: "*" }])).rejects.toThrow("does not apply to rm");
+      await expect(fs.access("never")).rejects.toMatchObject({ code: "ENOENT" });
     } finally {
       await fs.disconnect();
     }

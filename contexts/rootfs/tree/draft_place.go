@@ -15,7 +15,8 @@ import (
 // Place moves the tree to its place. A place that was missing appears in one step; it fails with EEXIST if it exists by now. A directory
 // that exists is filled: its directories stay, and each other name appears, or with overwrite replaces a file or a link, in one step. If a
 // name of the draft exists and is not to be replaced, Place fails with EEXIST, EISDIR or ENOTDIR before anything is moved. If it fails
-// later, or ctx ends, it moves back what was moved. With overwrite, directories that exist get the attributes of Dir, if they are this
+// later, or ctx ends, it moves back what was moved. If the process is killed meanwhile, what was moved stays, and Sweep removes the files that it
+// replaced. With overwrite, directories that exist get the attributes of Dir, if they are this
 // process's.
 func (d *Draft) Place(ctx context.Context, overwrite bool) error {
 	if d.base != "" {

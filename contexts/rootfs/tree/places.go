@@ -85,6 +85,18 @@ func (p *Places) Mkdir(name string, mode uint32) error {
 	return dir.Mkdir(base, mode)
 }
 
+// Rmdir removes an empty directory.
+func (p *Places) Rmdir(name string) error {
+	if err := p.Close(); err != nil {
+		return err
+	}
+	dir, base, err := p.at(name)
+	if err != nil {
+		return err
+	}
+	return dir.Rmdir(base)
+}
+
 // Chmod sets the permission bits of a file or directory.
 func (p *Places) Chmod(name string, mode uint32) error {
 	dir, base, err := p.at(name)

@@ -88,7 +88,8 @@ export function exportArchive(caller: Caller, of: PathLike, given: ExportOptions
 export type ArchiveSource = ReadableStream<Uint8Array> | AsyncIterable<Uint8Array> | Iterable<Uint8Array> | Uint8Array;
 
 /**
- * Extracts an archive into a directory, which is made if it is missing. If it rejects, nothing has changed. The archive is first
+ * Extracts an archive into a directory, which is made if it is missing. If it rejects, nothing has changed, unless the server was killed while
+ * it moved entries into a directory that exists: then some are new, and with overwrite what they replaced is lost. The archive is first
  * written to the server, into a file that no one sees.
  */
 export async function importArchive(caller: Caller, source: ArchiveSource, into: PathLike, given: ImportOptions = {}): Promise<ArchiveSummary> {

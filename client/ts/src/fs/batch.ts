@@ -1,5 +1,5 @@
 import type { Mode } from "node:fs";
-import { invalidArgType } from "../errors/node.js";
+import { invalidArgType, invalidArgValue } from "../errors/node.js";
 import { requireKnown } from "../errors/options.js";
 import type { RequestInit } from "../session/operations.js";
 import { contentBytes } from "./bytes.js";
@@ -20,9 +20,9 @@ export interface BatchEdit {
 
 /** Conditions of a step. They must hold before the batch; otherwise it is refused with ESTALE or EEXIST, and kind "condition". */
 export interface BatchConditions {
-  /** The etag that the path of the step must have. */
+  /** The etag that the path of the step must have. mkdir and symlink do not take it. */
   ifMatch?: string | undefined;
-  /** "*": nothing may have the name; of rename and copy the new one. */
+  /** "*": nothing may have the name; of rename and copy the new one. edit, rm and chmod do not take it. */
   ifNoneMatch?: "*" | undefined;
 }
 
@@ -98,14 +98,23 @@ const kinds: Readonly<Record<string, (s: Fields, name: string) => { case: Change
   chmod: (s, name) => ({ case: "chmod", value: { ...one(s["chmod"], `${name}.chmod`), ...modeForm(s, name) } }),
 };
 
+/** The conditions that do not apply to a kind of step. */
+const refused: Readonly<Record<string, readonly (keyof BatchConditions)[]>> = {
+  edit: ["ifNoneMatch"], mkdir: ["ifMatch"], rm: ["ifNoneMatch"], symlink: ["ifMatch"], chmod: ["ifNoneMatch"],
+};
+
 function changeOf(step: unknown, name: string): { case: Change["case"]; value: Fields } {
   if (typeof step !== "object" || step === null) throw invalidArgType(name, ["Object"], step);
   const fields = step as Fields;
   const named = Object.keys(fields).filter((key) => key in kinds);
-  const kind = named.length === 1 ? kinds[named[0] ?? ""] : undefined;
+  const does = named.length === 1 ? named[0] ?? "" : "";
+  const kind = kinds[does];
   if (!kind) throw new TypeError(`${name} needs exactly one of ${Object.keys(kinds).join(", ")}`);
   const change = kind(fields, name);
   const { ifMatch, ifNoneMatch } = fields;
+  for (const condition of refused[does] ?? []) {
+    if (fields[condition] !== undefined) throw invalidArgValue(`${name}.${condition}`, fields[condition], `does not apply to ${does}`);
+  }
   if (ifMatch !== undefined) change.value["ifMatch"] = requireString(ifMatch, `${name}.ifMatch`);
   if (ifNoneMatch !== undefined) change.value["to" in fields ? "destIfNoneMatch" : "ifNoneMatch"] = requireString(ifNoneMatch, `${name}.ifNoneMatch`);
   return change;

@@ -34,7 +34,9 @@ export const file_ctxfs_v1_fs: GenFile = /*@__PURE__*/
  * "ctxfs", metadata errno, syscall, path, dest and hint.
  *
  * Conditions: an etag stands for a file with its content and attributes, and changes with them. Stat, Lstat, Fstat, ReadFile and every
- * change answer it. A request with if_match changes a file only if it still has that etag; one with if_none_match "*" only if nothing
+ * change of one path return it. Changes through a handle do not return it, since many of them make one change: Fstat returns it when the
+ * last one is made. Cp, Import and Extract make many files and return none. Changes that need a free name (Mkdir, Symlink, dest of Link)
+ * take only if_none_match, those that need a file (EditFile, Chmod, Unlink) only if_match. Cp, Import and Mkdtemp take none. A request with if_match changes a file only if it still has that etag; one with if_none_match "*" only if nothing
  * has the name. Otherwise nothing is changed, and the code is ABORTED, the reason ESTALE or EEXIST, metadata kind "condition" and etag
  * the present one, absent when there is no file: read the file again, and repeat the change with its etag. No other call of this service
  * comes between the check and the change. Two things may: processes that use the context's folder directly, and Cp and recursive Rm of a
@@ -588,7 +590,8 @@ export const FsService: GenService<{
    * writes is a new one in the place of the old, with its mode, owner and extended attributes; open handles keep the old one. Callers of
    * this service see the context as it was before the batch or as it is after it; those that arrive during the changes wait for
    * milliseconds. After a kill of the server the same holds from the next call on. Commands that run in the context and other programs on
-   * the host see the changes one by one. At most 10 s are waited for operations that are under way: EBUSY.
+   * the host see the changes one by one. If they change a file that the batch replaces, removes, moves or copies, or that has a condition, the
+   * batch is undone and fails with ABORTED, kind "condition". At most 10 s are waited for operations that are under way: EBUSY.
    * Errors: those of the steps; EINVAL (no steps, too many, a field that a step does not take), EXDEV (a rename between zones), EBUSY.
    *
    * @generated from rpc ctxfs.v1.FsService.Batch
@@ -638,7 +641,8 @@ export const FsService: GenService<{
    * Extracts an archive into a directory, which is made when it is missing. The first message is open, all others data; the archive
    * ends at the client's half-close. It is extracted under a hidden name, and moved to its place when it is whole and good. If the
    * call fails or is cancelled before that, nothing has changed. A missing directory appears in one step. In an existing one, each
-   * entry appears whole, and a failure takes back what was moved; a killed server may leave some entries moved.
+   * entry appears whole, and a failure takes back what was moved. If the server is killed during the moves, some entries are new and
+   * others are not. With overwrite, the old content of the files that were replaced by then is lost.
    * Owners, setuid, setgid and extended attributes of the archive are ignored.
    * Errors: EACCES (an entry leads outside, or is below a link), EEXIST (without overwrite, and for a name that the archive has
    * twice), EISDIR, ENOTDIR (of a file and a directory neither replaces the other), EOPNOTSUPP (a device, a FIFO, an encrypted entry),
