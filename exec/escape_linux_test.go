@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	osexec "os/exec"
@@ -30,6 +31,8 @@ type escape struct {
 	name string
 	// script is for sh. It exits with 0 if it got out, and with 1 if it was refused. $WS is the workspace's path on the host.
 	script string
+	// env has variables of the command besides WS.
+	env map[string]string
 	// weaken removes what protects against the attempt.
 	weaken func(w *weakened)
 	// rootOnly says that only root can remove the protection.
@@ -48,6 +51,9 @@ type weakened struct {
 	more []*os.File
 	ws   string
 	step entry.Step
+	// vars are the command's. first runs before the first step, which has none of them.
+	vars  map[string]string
+	first []string
 }
 
 // drop removes an option and its n values.
@@ -104,6 +110,18 @@ func innerRoot(w *weakened) {
 		w.args[slices.Index(w.args, option)+1] = "0"
 	}
 }
+
+// callerFirst has setsid(1) run before the limits and Landlock hold, with the command's variables.
+func callerFirst(w *weakened) {
+	for name, value := range w.vars {
+		w.before("--bind-fd", "--setenv", name, value)
+	}
+	w.first = []string{"setsid"}
+}
+
+// loaded counts the programs that the linker of the C library has started in this process, by what LD_DEBUG has it write.
+const loaded = `n=0; while read line; do case $line in *"initialize program"*) n=$((n+1));; esac; done </context/decoy/ld.$$
+	unset LD_DEBUG LD_DEBUG_OUTPUT; rm /context/decoy/ld.*; test $n -gt 1`
 
 var (
 	noFilter  = drop("--add-seccomp-fd", 1)
@@ -168,6 +186,8 @@ func escapes(h *host) []escape {
 		{name: "reads the server's environment", script: "grep -q " + secretVariable + " /proc/1/environ", weaken: serverEnv},
 		{name: "inherits the server's environment", script: "env | grep -q " + secretVariable, weaken: both(serverEnv, drop("--clearenv", 0))},
 		{name: "inherits a file of the server", script: `perl -e 'opendir(D, "/proc/self/fd"); exit((grep { $_ > 3 } readdir(D)) ? 0 : 1)'`, weaken: func(w *weakened) { w.more, w.step.Again = append(w.more, os.Stdin), true }},
+		{name: "runs a program of its own before the limits", script: "test -e /context/decoy/ran", env: map[string]string{"PATH": "/context/decoy:/usr/bin:/bin"}, weaken: callerFirst},
+		{name: "has a library loaded before the limits", script: loaded, env: map[string]string{"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": "/context/decoy/ld"}, weaken: callerFirst},
 		{name: "sees the host's name", script: "test $(uname -n) != ctxfs", weaken: both(drop("--hostname", 1), drop("--unshare-uts", 0))},
 		{name: "sees the host's semaphores", script: fmt.Sprintf(`perl -e 'exit(defined(semget(%d, 1, 0)) ? 0 : 1)'`, h.semaphore), weaken: drop("--unshare-ipc", 0)},
 		{name: "makes a setuid file by chmod", script: "touch f; chmod 4755 f; test -u f", weaken: noFilter},
@@ -288,14 +308,20 @@ func TestInNamespaces(t *testing.T) {
 
 func refusesEscapes(t *testing.T, s *site) {
 	h := newHost(t, s)
+	// The names are of programs that might run before a command.
+	const decoys = `mkdir decoy && for n in setsid env nice prlimit ctxfs; do
+		printf '#!/bin/sh\n: >/context/decoy/ran\nexec /usr/bin/%s "$@"\n' $n >decoy/$n && chmod 755 decoy/$n || exit 1; done`
+	if exit, _, stderr := s.result(s.start(decoys)); exit.Code != 0 {
+		t.Fatal(stderr)
+	}
 	if s.driver != "overlay" { // keeps the shared sandbox
 		s.begin(Command{Sandbox: "dev", Network: byNames("a.test"), Argv: []string{"sleep", "1000"}})
 	}
 	for _, e := range escapes(h) {
 		for _, cmd := range s.sandboxes() {
-			cmd.Argv, cmd.Env = []string{"sh", "-c", e.script}, map[string]string{"WS": s.workspace}
+			cmd.Argv, cmd.Env = []string{"sh", "-c", e.script}, e.variables(s.workspace)
 			if exit, out, stderr := s.result(s.begin(cmd)); exit.Reason != Exited || exit.Code == 0 || exit.Code > 125 {
-				t.Errorf("%s, in sandbox %q with network %d: %+v, %s%s", e.name, cmd.Sandbox, cmd.Network.Mode, exit, out, stderr)
+				t.Errorf("%s, in sandbox %q with network %d, terminal %t: %+v, %s%s", e.name, cmd.Sandbox, cmd.Network.Mode, cmd.Pty != nil, exit, out, stderr)
 			}
 		}
 		if s.driver == "overlay" || e.rootOnly && os.Geteuid() != 0 {
@@ -315,12 +341,23 @@ func refusesEscapes(t *testing.T, s *site) {
 	}
 }
 
-// sandboxes are commands in a sandbox of their own, and in a shared one with a network. overlay makes no difference to the latter.
+// variables are those of the command. workspace is where it looks for the workspace.
+func (e *escape) variables(workspace string) map[string]string {
+	env := map[string]string{"WS": workspace}
+	maps.Copy(env, e.env)
+	return env
+}
+
+// sandboxes are commands in a sandbox of their own, and in a shared one with a network, both also with a terminal. overlay makes no
+// difference to the others than the first.
 func (s *site) sandboxes() []Command {
 	if s.driver == "overlay" {
 		return []Command{{}}
 	}
-	return []Command{{}, {Sandbox: "dev", Network: byNames("a.test")}}
+	shared := Command{Sandbox: "dev", Network: byNames("a.test")}
+	terminal, sharedTerminal := Command{Pty: &Pty{}}, shared
+	sharedTerminal.Pty = &Pty{}
+	return []Command{{}, terminal, shared, sharedTerminal}
 }
 
 // runWeakened runs an attempt in a sandbox without what protects against it, with Landlock or without.
@@ -336,7 +373,8 @@ func (s *site) runWeakened(t *testing.T, e escape, landlock bool) (string, error
 		t.Fatal(err)
 	}
 	user := s.user(t)
-	b, err := assemble(root, home, map[string]string{"WS": shown}, user, tmpBytes)
+	vars := e.variables(shown)
+	b, err := assemble(root, home, vars, user, tmpBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +383,10 @@ func (s *site) runWeakened(t *testing.T, e escape, landlock bool) (string, error
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &weakened{args: b.args, env: []string{}, user: user, ws: s.workspace}
+	w := &weakened{args: b.args, env: []string{}, user: user, ws: s.workspace, vars: vars}
+	if w.step.Environment, err = b.environment(); err != nil {
+		t.Fatal(err)
+	}
 	if landlock {
 		w.step.Paths = b.permitted()
 	}
@@ -355,7 +396,7 @@ func (s *site) runWeakened(t *testing.T, e escape, landlock bool) (string, error
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd, err := b.command(*s.sandbox.bwrap.Load(), w.user, argv)
+	cmd, err := b.command(*s.sandbox.bwrap.Load(), w.user, slices.Concat(w.first, argv))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,13 +1,11 @@
 package exec
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	osexec "os/exec"
@@ -355,10 +353,8 @@ func (m *member) begin(user User, l *plumbing) error {
 	p := m.process
 	// The standard files are made as for a sandbox of its own, and then passed in.
 	standard := &box{cmd: &osexec.Cmd{SysProcAttr: &syscall.SysProcAttr{}}}
-	env := maps.Clone(p.plan.env)
 	var err error
 	if p.cmd.Pty != nil {
-		env["TERM"] = cmp.Or(env["TERM"], p.cmd.Pty.Term)
 		err = p.connectTerminal(standard, user, l)
 	} else {
 		err = p.connect(standard, l)
@@ -367,21 +363,25 @@ func (m *member) begin(user User, l *plumbing) error {
 		return err
 	}
 	m.output, m.tty = standard.output, standard.tty
-	argv, err := entry.Argv("/proc/self/exe", p.cmd.Limits.step(), p.cmd.Argv...)
+	step := p.cmd.Limits.step()
+	step.Environment = environmentFD
+	argv, err := entry.Argv("/proc/self/exe", step, p.cmd.Argv...)
 	if err != nil {
 		return err
 	}
-	spec, err := json.Marshal(launch{Argv: argv, Env: environment(env), Dir: p.dir})
+	spec, err := json.Marshal(launch{Argv: argv, Dir: p.dir})
 	if err != nil {
 		return err
 	}
-	file, err := memoryFile(spec)
-	if err != nil {
-		return err
+	var files []*os.File
+	for _, content := range [][]byte{spec, terminated(environment(p.variables()))} {
+		file, err := memoryFile(content)
+		if err != nil {
+			return err
+		}
+		l.theirs, files = append(l.theirs, file), append(files, file)
 	}
-	l.theirs = append(l.theirs, file)
-	files := []*os.File{file}
-	for _, standardFile := range []any{standard.cmd.Stdin, standard.cmd.Stdout, standard.cmd.Stderr} {
+	for i, standardFile := range []any{standard.cmd.Stdin, standard.cmd.Stdout, standard.cmd.Stderr} {
 		f, ok := standardFile.(*os.File)
 		if !ok {
 			if f, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
@@ -389,7 +389,7 @@ func (m *member) begin(user User, l *plumbing) error {
 			}
 			l.theirs = append(l.theirs, f)
 		}
-		files = append(files, f)
+		files = slices.Insert(files, 1+i, f)
 	}
 	r := m.room
 	r.mu.Lock()
