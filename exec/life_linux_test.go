@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 )
 
@@ -79,6 +80,49 @@ func TestManyCommandsLeaveNothing(t *testing.T) { //nolint:paralleltest // see a
 	}
 	if now := mounts(t, s.workspace); now != mounted {
 		t.Errorf("%d mounts, before %d", now, mounted)
+	}
+}
+
+// TestEndedCommandsAreForgotten lets more commands end than are kept, and asks for none of them.
+func TestEndedCommandsAreForgotten(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range maxKept/8 + 2 {
+				if p, err := s.Start(t.Context(), Command{Context: testContext, Argv: []string{"true"}}); err != nil || p.Wait(t.Context()) != nil {
+					t.Error("start: ", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	s.Retire() // waits until nothing is done about them any longer
+	files, err := filepath.Glob(filepath.Join(s.workspace, ".contexts", ".ctxfs", "exec", "*"))
+	if err != nil || len(files) != 3*maxKept {
+		t.Errorf("%d files are left of %d commands, want %d; %v", len(files), 8*(maxKept/8+2), 3*maxKept, err)
+	}
+}
+
+// TestInputIsNotKept starts a command with an input, once more with the same, and with another.
+func TestInputIsNotKept(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	cmd := Command{Context: testContext, Argv: []string{"wc", "-c"}, Stdin: make([]byte, maxStdin), Identity: Identity{RequestID: "r"}}
+	p := s.begin(cmd)
+	if kept := len(p.cmd.Stdin) + len(p.plan.asked.Stdin); kept > 100 {
+		t.Errorf("%d bytes of the input are kept", kept)
+	}
+	if _, out, _ := s.result(p); out != "1048576\n" {
+		t.Errorf("the command read %q", out)
+	}
+	if again := s.begin(cmd); again != p {
+		t.Error("the same start returned another process")
+	}
+	cmd.Stdin = make([]byte, maxStdin-1)
+	if _, err := s.Start(t.Context(), cmd); fserr.CodeOf(err) != fserr.EEXIST {
+		t.Errorf("with another input: %v", err)
 	}
 }
 

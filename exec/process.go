@@ -216,6 +216,7 @@ func (p *Process) supervise(access *contexts.Access) {
 			}
 			access.Release()
 			p.ended(exit)
+			p.table.prune()
 			return
 		}
 	}
