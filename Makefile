@@ -121,7 +121,7 @@ bench-git: need-git ## Measures commits and pushes of 10 to 1,000 changed files 
 	cd bench && $(GO) run . git --out ../docs/performance $(BENCH)
 
 .PHONY: bench-exec
-bench-exec: ## Measures commands beside bwrap alone, the rate of their output beside a pipe, and 100 idle sandboxes, and writes docs/performance
+bench-exec: ## Measures commands beside bwrap alone, in a shared sandbox beside fork and exec, the rate of their output beside a pipe, and 100 idle sandboxes, and writes docs/performance
 	cd bench && $(GO) run . exec --out ../docs/performance $(BENCH)
 
 .PHONY: bench-sandbox

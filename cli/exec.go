@@ -153,7 +153,7 @@ func (a *app) attached(ctx context.Context, c *client.Client, spec *ctxfsv1.Comm
 	case last == nil:
 		return &execFailure{errors.New("the server ended the call without the command's exit")}
 	}
-	if err := errors.Join(a.printRefusals(last), a.printRecorded(last)); err != nil {
+	if err := errors.Join(a.printRefusals(last), a.printUnkept(last), a.printRecorded(last)); err != nil {
 		return err
 	}
 	return exitOf(last, limit)
@@ -190,6 +190,15 @@ func (a *app) writeOutput(o *ctxfsv1.Output) error {
 	}
 	_, err := to.Write(o.GetData())
 	return err
+}
+
+// printUnkept says why the server dropped output, if its disk did not take it.
+func (a *app) printUnkept(p *ctxfsv1.Process) error {
+	e := p.GetExit()
+	if e.GetDetail() == "" || e.GetReason() == ctxfsv1.ExitReason_EXIT_REASON_SANDBOX_FAILED {
+		return nil
+	}
+	return a.warn(e.GetDetail())
 }
 
 // exitOf is the exit of this program for a process that has ended.
@@ -297,7 +306,7 @@ func (a *app) logsCommand() *cobra.Command {
 			}
 			return a.writeOutput(m.GetOutput())
 		})
-		if err != nil || !req.GetFollow() {
+		if err = errors.Join(err, a.printUnkept(last)); err != nil || !req.GetFollow() {
 			return err
 		}
 		return exitOf(last, time.Hour)

@@ -44,7 +44,7 @@ func (b *box) unblock() error {
 }
 
 // outOfMemory reports whether the kernel has killed a process of the sandbox for its memory limit.
-func (b *box) outOfMemory() bool { return b.cgroup.outOfMemory() }
+func (b *box) outOfMemory() bool { return b.cgroup.memoryKills() > 0 }
 
 // account notes what a sandbox that has ended used, and removes its cgroups.
 func (b *box) account(exit *Exit) error {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	osexec "os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/exec/entry"
 )
 
 // bare starts argv by bwrap alone, with the options of a sandbox for ctx_a.
@@ -80,6 +82,67 @@ func BenchmarkTrue(b *testing.B) {
 	}
 	b.ReportMetric(float64(median(ours))/float64(median(theirs)), "x-bwrap")
 	b.ReportMetric(float64(median(theirs).Microseconds()), "bwrap-µs")
+}
+
+// BenchmarkTrueInSharedSandbox runs true in a shared sandbox that another command keeps, and by fork and exec, with a message to and fro
+// through a pair of sockets, in turns. x-fork is the ratio of the medians, at most 1.5. x-step is that to the same with the first step of
+// commands, which sets the limits and has Landlock restrict the command.
+func BenchmarkTrueInSharedSandbox(b *testing.B) {
+	s := newSite(b, "copy")
+	s.begin(Command{Sandbox: "dev", Argv: []string{"sleep", "1000"}})
+	here, there, err := socketPair()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer here.Close()
+	go func() { // ends when the pair is closed
+		defer there.Close()
+		for message := make([]byte, maxMessage); ; {
+			n, err := there.Read(message)
+			if err == nil {
+				_, err = there.Write(message[:n])
+			}
+			if err != nil || n == 0 {
+				return
+			}
+		}
+	}()
+	step := Limits{}.step()
+	step.Paths = []entry.Path{{Path: "/", Access: entry.All}}
+	withStep, err := entry.Argv("/proc/self/exe", step, "true")
+	if err != nil {
+		b.Fatal(err)
+	}
+	plain := func(argv ...string) time.Duration {
+		begun := time.Now()
+		var reply order
+		if err := send(here, order{ID: 1}); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := receive(here, &reply); err != nil {
+			b.Fatal(err)
+		}
+		if err := osexec.CommandContext(b.Context(), argv[0], argv[1:]...).Run(); err != nil {
+			b.Fatal(err)
+		}
+		return time.Since(begun)
+	}
+	var ours, theirs, steps []time.Duration
+	for b.Loop() {
+		theirs, steps = append(theirs, plain("true")), append(steps, plain(withStep...))
+		begun := time.Now()
+		p, err := s.Start(b.Context(), Command{Context: testContext, Sandbox: "dev", Argv: []string{"true"}})
+		if err == nil {
+			err = p.Wait(b.Context())
+		}
+		if err != nil || p.Ended().Code != 0 {
+			b.Fatal(err)
+		}
+		ours = append(ours, time.Since(begun))
+	}
+	b.ReportMetric(float64(median(ours))/float64(median(theirs)), "x-fork")
+	b.ReportMetric(float64(median(ours))/float64(median(steps)), "x-step")
+	b.ReportMetric(float64(median(ours).Microseconds()), "shared-µs")
 }
 
 // BenchmarkFlood lets a command write 1 GiB, into its spool and into a pipe that is read, in turns. x-pipe is the ratio of the rates, at least

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net"
 	"os"
@@ -136,14 +137,11 @@ func (p *Process) launch(ctx context.Context, access *contexts.Access) (err erro
 	if p.cmd.Sandbox != "" {
 		return p.launchShared(ctx, root, user, &l)
 	}
-	b, err := assemble(root, p.dir, p.plan.env, user, p.plan.limits.TmpBytes, p.plan.additions()...)
+	b, err := assemble(root, p.dir, p.variables(), user, p.plan.limits.TmpBytes, p.plan.additions()...)
 	if err != nil {
 		return err
 	}
 	defer b.close()
-	if p.cmd.Pty != nil && p.plan.env["TERM"] == "" {
-		b.add("--setenv", "TERM", p.cmd.Pty.Term)
-	}
 	if p.cmd.ReadOnly {
 		b.add("--remount-ro", home)
 	}
@@ -163,14 +161,16 @@ func (p *Process) launchIn(ctx context.Context, b *bundle, user User, l *plumbin
 	}
 	box.block = block
 	b.add("--json-status-fd", b.pass(statusEnd), "--block-fd", b.pass(blockEnd))
-	argv, err := b.enter(p.cmd.Limits.step(), p.cmd.Argv...)
-	if err != nil {
-		return err
-	}
+	step := p.cmd.Limits.step()
 	if p.cmd.Pty != nil {
-		argv = slices.Concat(onTerminal, argv)
+		// bwrap leads a session without a terminal. --new-session would cut the command off from its own.
+		step.Session = true
 	} else {
 		b.add("--new-session")
+	}
+	argv, err := b.enter(step, p.cmd.Argv...)
+	if err != nil {
+		return err
 	}
 	var init *net.UnixConn
 	if p.plan.mode == NetworkAllowed {
@@ -235,6 +235,15 @@ func (p *Process) connect(box *box, l *plumbing) (err error) {
 		box.cmd.Stdin = f
 	}
 	return nil
+}
+
+// variables are those of the command, besides those of every command.
+func (p *Process) variables() map[string]string {
+	env := maps.Clone(p.plan.env)
+	if p.cmd.Pty != nil {
+		env["TERM"] = cmp.Or(env["TERM"], p.cmd.Pty.Term)
+	}
+	return env
 }
 
 // connectTerminal gives the command a terminal as its standard files.

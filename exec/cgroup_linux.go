@@ -337,12 +337,15 @@ func (g *cgroup) kill() {
 	}
 }
 
-// outOfMemory reports whether the kernel has killed a process for the memory limit.
-func (g *cgroup) outOfMemory() bool {
-	if g.of["memory"] {
-		return g.counter(g.v2, "memory.events", "oom_kill") > 0
+// memoryKills is how many processes the kernel has killed for the memory limit.
+func (g *cgroup) memoryKills() int64 {
+	switch {
+	case g.of["memory"]:
+		return g.counter(g.v2, "memory.events", "oom_kill")
+	case g.v1["memory"] != "":
+		return g.counter(g.v1["memory"], "memory.oom_control", "oom_kill")
 	}
-	return g.v1["memory"] != "" && g.counter(g.v1["memory"], "memory.oom_control", "oom_kill") > 0
+	return 0
 }
 
 // peak is the most memory that the sandbox used at once, 0 if it is not known.

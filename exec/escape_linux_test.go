@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +32,8 @@ type escape struct {
 	name string
 	// script is for sh. It exits with 0 if it got out, and with 1 if it was refused. $WS is the workspace's path on the host.
 	script string
+	// env has variables of the command besides WS.
+	env map[string]string
 	// weaken removes what protects against the attempt.
 	weaken func(w *weakened)
 	// rootOnly says that only root can remove the protection.
@@ -48,6 +52,11 @@ type weakened struct {
 	more []*os.File
 	ws   string
 	step entry.Step
+	// vars are the command's. first runs before the first step, which has none of them.
+	vars  map[string]string
+	first []string
+	// err is why the protection could not be removed.
+	err error
 }
 
 // drop removes an option and its n values.
@@ -105,6 +114,59 @@ func innerRoot(w *weakened) {
 	}
 }
 
+// callerFirst has setsid(1) run before the limits and Landlock hold, with the command's variables.
+func callerFirst(w *weakened) {
+	for name, value := range w.vars {
+		w.before("--bind-fd", "--setenv", name, value)
+	}
+	w.first = []string{"setsid"}
+}
+
+// loaded counts the programs that the linker of the C library has started in this process, by what LD_DEBUG has it write.
+const loaded = `n=0; while read line; do case $line in *"initialize program"*) n=$((n+1));; esac; done </context/decoy/ld.$$
+	unset LD_DEBUG LD_DEBUG_OUTPUT; rm /context/decoy/ld.*; test $n -gt 1`
+
+// findEntries lists the entries of /proc/sys but for those of the sandbox's own IPC and PID namespaces, which a command may change: no other
+// process has them. Everybody may open ns_last_pid.
+const findEntries = `find /proc/sys -type f ! -path '/proc/sys/fs/mqueue/*' ! -path '/proc/sys/kernel/msg*' ! -path '/proc/sys/kernel/shm*' \
+	! -path /proc/sys/kernel/sem ! -name auto_msgmni ! -name pid_max ! -name ns_last_pid 2>/dev/null`
+
+// connects attempts to reach one of some sockets of the host.
+func connects(name string, weaken func(*weakened), paths ...string) escape {
+	return escape{
+		name: name, weaken: weaken,
+		script: `perl -MSocket -e 'for (@ARGV) { socket(S, AF_UNIX, SOCK_STREAM, 0); exit 0 if connect(S, pack_sockaddr_un($_)) } exit 1' ` + strings.Join(paths, " "),
+	}
+}
+
+// bindRun shows the sockets that newHost has made, at the places of those of the host.
+func bindRun(w *weakened) { w.before("--bind-fd", "--bind", filepath.Join(w.ws, "run"), "/run") }
+
+func bindState(w *weakened) {
+	bindWorkspace(w)
+	w.err = os.Chmod(filepath.Join(w.ws, ".contexts", ".ctxfs"), 0o711) // as if the server's user ran the command
+}
+
+func devicesOfHost(w *weakened) {
+	w.replace("--dev", "--dev-bind")
+	w.args = slices.Insert(w.args, slices.Index(w.args, "--dev-bind")+1, "/dev")
+}
+
+// contextWithDevices shows the context's folder without nodev.
+func contextWithDevices(w *weakened) {
+	i := slices.Index(w.args, "--bind-fd")
+	w.args[i], w.args[i+1] = "--dev-bind", filepath.Join(w.ws, ".contexts", string(testContext))
+}
+
+// rootOfHost runs the command as the root of the machine, in no user namespace.
+func rootOfHost(w *weakened) {
+	allCapabilities(w)
+	w.user = User{0, 0}
+	for option, n := range map[string]int{"--unshare-user": 0, "--uid": 1, "--gid": 1} {
+		drop(option, n)(w)
+	}
+}
+
 var (
 	noFilter  = drop("--add-seccomp-fd", 1)
 	hostNet   = drop("--unshare-net", 0)
@@ -122,9 +184,23 @@ func call(name string, number int, args ...string) escape {
 	}
 }
 
+// otherABIs are calls by the numbers of other ABIs of the machine: int 0x80 of i386, and x32.
+func otherABIs() []escape {
+	if runtime.GOARCH != "amd64" {
+		return nil // seccomp_linux.go refuses other architectures as a whole
+	}
+	// push rbx; mov eax, 20 (getpid); int 0x80; pop rbx; ret
+	const i386 = `python3 -c 'import ctypes, mmap
+code = mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, 7)
+code.write(b"\x53\xb8\x14\x00\x00\x00\xcd\x80\x5b\xc3")
+getpid = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
+exit(0 if getpid() > 0 else 1)' || exit 1`
+	return []escape{{name: "system call of i386", script: i386, weaken: noFilter, twice: true}, call("getpid of x32", 0x40000000|unix.SYS_GETPID)}
+}
+
 // escapes are for a host with these addresses and processes.
 func escapes(h *host) []escape {
-	return append([]escape{
+	return append(append([]escape{
 		{name: "reads a file of the workspace", landlock: 2, script: "cat $WS/secret-of-the-workspace", weaken: bindWorkspace},
 		{name: "reads another context", landlock: 2, script: "cat $WS/.contexts/ctx_b/app/seeded", weaken: bindWorkspace},
 		{name: "reads another context by ..", script: "cat /context/../ctx_b/app/seeded", weaken: func(w *weakened) {
@@ -145,10 +221,13 @@ func escapes(h *host) []escape {
 		{name: "sees /sys", script: "test -e /sys/kernel", weaken: bind("/sys")},
 		{name: "sees the host's /run", script: "ls -A /run | grep -q .", weaken: bind("/run")},
 		{name: "sees the host's /tmp", script: "test -e " + h.ws, weaken: bind("/tmp")},
-		{name: "sees the host's devices", script: "test -e /dev/" + h.device, weaken: func(w *weakened) {
-			w.replace("--dev", "--dev-bind")
-			w.args = slices.Insert(w.args, slices.Index(w.args, "--dev-bind")+1, "/dev")
-		}},
+		connects("connects to D-Bus", bindRun, "/run/dbus/system_bus_socket", "/var/run/dbus/system_bus_socket", "/run/user/*/bus", "$WS/run/dbus/system_bus_socket"),
+		connects("connects to Docker", bindRun, "/run/docker.sock", "/var/run/docker.sock", "$WS/run/docker.sock"),
+		connects("connects to ctxfs", bindState, "$WS/.contexts/.ctxfs/ctxfs.sock", "/context/../.ctxfs/ctxfs.sock", "/run/ctxfs/ctxfs.sock"),
+		{name: "sees the host's devices", script: "test -e /dev/" + h.device, weaken: devicesOfHost},
+		{name: "opens a device of the host", script: "for d in mem kmsg vda sda nvme0n1 loop0 fuse; do test -e /dev/$d && (true </dev/$d) && exit 0; done; exit 1", rootOnly: true, weaken: both(asRoot, both(devicesOfHost, drop("--remount-ro", 1)))},
+		{name: "makes a device node", script: fmt.Sprintf(`perl -e '$n = "/tmp/null"; exit(syscall(%d, -100, $n, 020666, 0x103) == 0 ? 0 : 1)'`, unix.SYS_MKNODAT), rootOnly: true, weaken: rootOfHost},
+		{name: "opens a device node in its context", script: "true </context/null", rootOnly: true, weaken: contextWithDevices},
 		{name: "creates a file in the root", landlock: 2, script: "touch /made", weaken: func(w *weakened) {
 			i := slices.Index(w.args, "--chdir")
 			w.args = slices.Delete(w.args, i-2, i) // --remount-ro /
@@ -157,6 +236,9 @@ func escapes(h *host) []escape {
 		{name: "changes /etc/passwd", landlock: 2, script: "chmod 644 /etc/passwd; echo x >>/etc/passwd", weaken: func(w *weakened) { w.replace("--ro-bind-data", "--bind-data") }},
 		{name: "writes to the system's programs", script: "test -w /usr/bin", rootOnly: true, weaken: both(asRoot, func(w *weakened) { w.args[slices.Index(w.args, "/usr")-1] = "--bind" })},
 		{name: "opens core_pattern for writing", script: "perl -e 'exit(open(F, \">>\", \"/proc/sys/kernel/core_pattern\") ? 0 : 1)'", rootOnly: true, weaken: asRoot},
+		{name: "opens an entry of /proc/sys for writing", script: findEntries + ` | perl -MFcntl -ne 'chomp; if (sysopen(F, $_, O_WRONLY)) { print "$_ "; $n++ } }{ exit($n ? 0 : 1)'`, weaken: allCapabilities},
+		{name: "sets the number of the next process", script: "echo 1000 >/proc/sys/kernel/ns_last_pid", weaken: allCapabilities},
+		{name: "changes a setting of its network", script: "echo 80 >/proc/sys/net/ipv4/ip_unprivileged_port_start", weaken: allCapabilities},
 		{name: "is root", script: "test $(id -u) = 0", weaken: innerRoot},
 		{name: "has capabilities", script: "grep -q 'CapEff:.*[1-9a-f]' /proc/self/status", weaken: allCapabilities},
 		{name: "opens a raw socket", script: `perl -MSocket -e 'exit(socket(S, AF_INET, SOCK_RAW, 1) ? 0 : 1)'`, weaken: allCapabilities},
@@ -168,6 +250,8 @@ func escapes(h *host) []escape {
 		{name: "reads the server's environment", script: "grep -q " + secretVariable + " /proc/1/environ", weaken: serverEnv},
 		{name: "inherits the server's environment", script: "env | grep -q " + secretVariable, weaken: both(serverEnv, drop("--clearenv", 0))},
 		{name: "inherits a file of the server", script: `perl -e 'opendir(D, "/proc/self/fd"); exit((grep { $_ > 3 } readdir(D)) ? 0 : 1)'`, weaken: func(w *weakened) { w.more, w.step.Again = append(w.more, os.Stdin), true }},
+		{name: "runs a program of its own before the limits", script: "test -e /context/decoy/ran", env: map[string]string{"PATH": "/context/decoy:/usr/bin:/bin"}, weaken: callerFirst},
+		{name: "has a library loaded before the limits", script: loaded, env: map[string]string{"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": "/context/decoy/ld"}, weaken: callerFirst},
 		{name: "sees the host's name", script: "test $(uname -n) != ctxfs", weaken: both(drop("--hostname", 1), drop("--unshare-uts", 0))},
 		{name: "sees the host's semaphores", script: fmt.Sprintf(`perl -e 'exit(defined(semget(%d, 1, 0)) ? 0 : 1)'`, h.semaphore), weaken: drop("--unshare-ipc", 0)},
 		{name: "makes a setuid file by chmod", script: "touch f; chmod 4755 f; test -u f", weaken: noFilter},
@@ -184,9 +268,9 @@ func escapes(h *host) []escape {
 		call("unshare", unix.SYS_UNSHARE, "0"), call("setns", unix.SYS_SETNS, "-1", "0"), call("open_tree", unix.SYS_OPEN_TREE, "-100", "$a", "0"),
 		call("mount", unix.SYS_MOUNT, "1", "1", "1", "0", "0"), call("clone3", unix.SYS_CLONE3, "0", "0"), call("openat2", unix.SYS_OPENAT2, "-100", "$a", "0", "0"),
 		call("io_uring_setup", unix.SYS_IO_URING_SETUP, "1", "0"), call("io_uring_enter", unix.SYS_IO_URING_ENTER, "-1", "0", "0", "0", "0", "0"),
-		call("perf_event_open", unix.SYS_PERF_EVENT_OPEN, "0", "0", "0", "0", "0"), call("userfaultfd", unix.SYS_USERFAULTFD, "1"),
+		call("bpf", unix.SYS_BPF, "7", "0", "0"), call("perf_event_open", unix.SYS_PERF_EVENT_OPEN, "0", "0", "0", "0", "0"), call("userfaultfd", unix.SYS_USERFAULTFD, "1"),
 		call("name_to_handle_at", unix.SYS_NAME_TO_HANDLE_AT, "-100", "$a", "0", "0", "0"), call("adjtimex", unix.SYS_ADJTIMEX, "0"), call("clock_settime", unix.SYS_CLOCK_SETTIME, "0", "0"),
-	)
+	), otherABIs()...)
 }
 
 // host is what of the machine the attempts are about.
@@ -215,6 +299,13 @@ func newHost(t *testing.T, s *site) *host {
 	}
 	if err := os.Chmod(socket, 0o777); err != nil {
 		t.Fatal(err)
+	}
+	h.sockets(t)
+	if os.Geteuid() == 0 {
+		node := filepath.Join(s.workspace, ".contexts", string(testContext), "null")
+		if err := errors.Join(unix.Mknod(node, unix.S_IFCHR, int(unix.Mkdev(1, 3))), os.Chmod(node, 0o666)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	entries, err := os.ReadDir("/dev")
 	if err != nil {
@@ -248,6 +339,25 @@ func newHost(t *testing.T, s *site) *host {
 	return h
 }
 
+// sockets listens as D-Bus, Docker and ctxfs do on a host.
+func (h *host) sockets(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"run/dbus/system_bus_socket", "run/docker.sock", ".contexts/.ctxfs/ctxfs.sock"} {
+		path := filepath.Join(h.ws, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		if err := os.Chmod(path, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func (s *site) user(t *testing.T) User {
 	t.Helper()
 	user, err := s.sandbox.runAs()
@@ -261,7 +371,7 @@ func (s *site) user(t *testing.T) User {
 // out.
 func TestEscapesAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, program := range []string{"perl", "bash", "unshare"} {
+	for _, program := range []string{"perl", "bash", "unshare", "python3"} {
 		if _, err := osexec.LookPath(program); err != nil {
 			t.Skip("the attempts need ", program)
 		}
@@ -288,14 +398,20 @@ func TestInNamespaces(t *testing.T) {
 
 func refusesEscapes(t *testing.T, s *site) {
 	h := newHost(t, s)
+	// The names are of programs that might run before a command.
+	const decoys = `mkdir decoy && for n in setsid env nice prlimit ctxfs; do
+		printf '#!/bin/sh\n: >/context/decoy/ran\nexec /usr/bin/%s "$@"\n' $n >decoy/$n && chmod 755 decoy/$n || exit 1; done`
+	if exit, _, stderr := s.result(s.start(decoys)); exit.Code != 0 {
+		t.Fatal(stderr)
+	}
 	if s.driver != "overlay" { // keeps the shared sandbox
 		s.begin(Command{Sandbox: "dev", Network: byNames("a.test"), Argv: []string{"sleep", "1000"}})
 	}
 	for _, e := range escapes(h) {
 		for _, cmd := range s.sandboxes() {
-			cmd.Argv, cmd.Env = []string{"sh", "-c", e.script}, map[string]string{"WS": s.workspace}
+			cmd.Argv, cmd.Env = []string{"sh", "-c", e.script}, e.variables(s.workspace)
 			if exit, out, stderr := s.result(s.begin(cmd)); exit.Reason != Exited || exit.Code == 0 || exit.Code > 125 {
-				t.Errorf("%s, in sandbox %q with network %d: %+v, %s%s", e.name, cmd.Sandbox, cmd.Network.Mode, exit, out, stderr)
+				t.Errorf("%s, in sandbox %q with network %d, terminal %t: %+v, %s%s", e.name, cmd.Sandbox, cmd.Network.Mode, cmd.Pty != nil, exit, out, stderr)
 			}
 		}
 		if s.driver == "overlay" || e.rootOnly && os.Geteuid() != 0 {
@@ -315,12 +431,23 @@ func refusesEscapes(t *testing.T, s *site) {
 	}
 }
 
-// sandboxes are commands in a sandbox of their own, and in a shared one with a network. overlay makes no difference to the latter.
+// variables are those of the command. workspace is where it looks for the workspace.
+func (e *escape) variables(workspace string) map[string]string {
+	env := map[string]string{"WS": workspace}
+	maps.Copy(env, e.env)
+	return env
+}
+
+// sandboxes are commands in a sandbox of their own, and in a shared one with a network, both also with a terminal. overlay makes no
+// difference to the others than the first.
 func (s *site) sandboxes() []Command {
 	if s.driver == "overlay" {
 		return []Command{{}}
 	}
-	return []Command{{}, {Sandbox: "dev", Network: byNames("a.test")}}
+	shared := Command{Sandbox: "dev", Network: byNames("a.test")}
+	terminal, sharedTerminal := Command{Pty: &Pty{}}, shared
+	sharedTerminal.Pty = &Pty{}
+	return []Command{{}, terminal, shared, sharedTerminal}
 }
 
 // runWeakened runs an attempt in a sandbox without what protects against it, with Landlock or without.
@@ -336,7 +463,8 @@ func (s *site) runWeakened(t *testing.T, e escape, landlock bool) (string, error
 		t.Fatal(err)
 	}
 	user := s.user(t)
-	b, err := assemble(root, home, map[string]string{"WS": shown}, user, tmpBytes)
+	vars := e.variables(shown)
+	b, err := assemble(root, home, vars, user, tmpBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,17 +473,23 @@ func (s *site) runWeakened(t *testing.T, e escape, landlock bool) (string, error
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &weakened{args: b.args, env: []string{}, user: user, ws: s.workspace}
+	w := &weakened{args: b.args, env: []string{}, user: user, ws: s.workspace, vars: vars}
+	if w.step.Environment, err = b.environment(); err != nil {
+		t.Fatal(err)
+	}
 	if landlock {
 		w.step.Paths = b.permitted()
 	}
 	e.weaken(w)
+	if w.err != nil {
+		t.Fatal(w.err)
+	}
 	b.args = w.args
 	argv, err := entry.Argv(program, w.step, "sh", "-c", e.script)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd, err := b.command(*s.sandbox.bwrap.Load(), w.user, argv)
+	cmd, err := b.command(*s.sandbox.bwrap.Load(), w.user, slices.Concat(w.first, argv))
 	if err != nil {
 		t.Fatal(err)
 	}

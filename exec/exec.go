@@ -315,6 +315,7 @@ func (t *Processes) start(ctx context.Context, cmd Command, plan *plan) (*Proces
 		return nil, err
 	}
 	p.checkpoint = checkpoint
+	p.cmd.Stdin = nil // the command has it, in a file of its own
 	t.mu.Lock()
 	t.byID[p.ID] = p
 	t.mu.Unlock()

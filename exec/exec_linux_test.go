@@ -170,12 +170,12 @@ func (s *site) begin(cmd Command) *Process {
 	return p
 }
 
-// result waits for a process, and returns its exit and its output.
+// result waits for a process, and returns its exit and its output: that of a terminal as stdout.
 func (s *site) result(p *Process) (exit Exit, stdout, stderr string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute) // package managers on a busy machine
 	defer cancel()
-	var out [2]strings.Builder
+	var out [3]strings.Builder
 	err := p.Output(ctx, [2]int64{}, true, func(o Output) error {
 		out[o.Stream].Write(o.Data)
 		return nil
@@ -183,7 +183,7 @@ func (s *site) result(p *Process) (exit Exit, stdout, stderr string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return *p.Ended(), out[Stdout].String(), out[Stderr].String()
+	return *p.Ended(), out[Stdout].String() + out[Terminal].String(), out[Stderr].String()
 }
 
 // awaitOutput waits until a process has written a text to standard output.

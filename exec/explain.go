@@ -54,7 +54,11 @@ func (t *Processes) Explain(ctx context.Context, cmd Command) (*Explanation, err
 		return nil, err
 	}
 	defer access.Release()
-	e := &Explanation{Profile: plan.profile.Name, Limits: t.limitsOf(plan.limits, plan.mode, plan.profile), Mode: plan.mode, Rules: plan.rules}
+	limits, err := t.limitsIn(&cmd, plan)
+	if err != nil {
+		return nil, err
+	}
+	e := &Explanation{Profile: plan.profile.Name, Limits: t.limitsOf(limits, plan.mode, plan.profile, cmd.Sandbox != ""), Mode: plan.mode, Rules: plan.rules}
 	if e.Directory, err = workingDirectory(access.Root, cmd.Cwd); err != nil {
 		return nil, err
 	}
@@ -72,15 +76,15 @@ func (t *Processes) Profiles() []Explanation {
 		for _, f := range p.Folders {
 			e.Mounts = append(e.Mounts, Mount{Path: f.To, Kind: "folder", Writable: f.Writable})
 		}
-		e.Limits = t.limitsOf(p.Limits, e.Mode, p)
+		e.Limits = t.limitsOf(p.Limits, e.Mode, p, false)
 		list = append(list, e)
 	}
 	return list
 }
 
 // limitsOf lists limits, and that of the network.
-func (t *Processes) limitsOf(l Limits, mode NetworkMode, p *Profile) []Enforced {
-	list := t.enforced(l)
+func (t *Processes) limitsOf(l Limits, mode NetworkMode, p *Profile, shared bool) []Enforced {
+	list := t.enforced(l, shared)
 	if mode == NetworkAllowed {
 		list = append(list, Enforced{"network_bytes", cmp.Or(p.Bytes, egress.DefaultBytes), byProxy})
 	}

@@ -32,18 +32,13 @@ func (s *sandboxes) explain(e *Explanation, plan *plan, root rootfs.Root) (err e
 	return nil
 }
 
-// describe reads the options: what they mount, sorted by path, and the names of the variables that they set. An option that mounts
-// nothing is passed over.
+// describe reads the options for what they mount, sorted by path, and returns the names of the variables. An option that mounts nothing is
+// passed over.
 func (b *bundle) describe() (mounts []Mount, variables []string) {
 	byPath := map[string]Mount{}
 	var size int64
 	for i := 0; i < len(b.args); {
 		option, values := b.args[i], b.args[i+1:]
-		if option == "--setenv" {
-			variables = append(variables, values[0])
-			i += 3 // a value may look like an option
-			continue
-		}
 		for n, v := range values {
 			if strings.HasPrefix(v, "--") {
 				values = values[:n]
@@ -72,6 +67,10 @@ func (b *bundle) describe() (mounts []Mount, variables []string) {
 		mounts = append(mounts, m)
 	}
 	slices.SortFunc(mounts, func(a, b Mount) int { return strings.Compare(a.Path, b.Path) })
+	for _, v := range b.env {
+		name, _, _ := strings.Cut(v, "=")
+		variables = append(variables, name)
+	}
 	slices.Sort(variables)
 	return mounts, variables
 }

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -118,12 +119,22 @@ func (t *Processes) decide(ctx context.Context, cmd Command, r *request) (*Proce
 
 // sameCommand fails if a process was started with another command.
 func sameCommand(p *Process, cmd *Command) error {
-	if reflect.DeepEqual(p.plan.asked, *cmd) {
+	if reflect.DeepEqual(p.plan.asked, cmd.summed()) {
 		return nil
 	}
 	return &fserr.Error{
 		Code: fserr.EEXIST, Detail: fmt.Sprintf("request_id %q started process %s with another command", cmd.RequestID, p.ID), Hint: "use a new request_id for a new command",
 	}
+}
+
+// summed returns the command with the SHA-256 of its input in place of the input, which is not kept.
+func (c *Command) summed() Command {
+	out := *c
+	if len(c.Stdin) > 0 {
+		sum := sha256.Sum256(c.Stdin)
+		out.Stdin = sum[:]
+	}
+	return out
 }
 
 // forgetRequest forgets the request ID of a process. t.mu is held.

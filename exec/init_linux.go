@@ -45,7 +45,7 @@ const maxMessage = 4 << 10
 type order struct {
 	// ID is the command's.
 	ID uint32
-	// Start comes with four files: a launch as JSON, and the standard files.
+	// Start comes with five files: a launch as JSON, the standard files, and the command's variables.
 	Start bool `json:",omitempty"`
 	// Signal is sent to the process group of a command.
 	Signal int `json:",omitempty"`
@@ -53,9 +53,12 @@ type order struct {
 
 // launch is what init starts.
 type launch struct {
-	Argv, Env []string
-	Dir       string
+	Argv []string
+	Dir  string
 }
+
+// environmentFD is the descriptor of the variables in the program that init starts, behind the standard files.
+const environmentFD = 3
 
 // report is a message of init.
 type report struct {
@@ -87,18 +90,18 @@ func runInit(job string, fd int, argv []string) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("prctl: %w", err)
 	}
-	if err := unix.CloseRange(3, 1<<30, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return fmt.Errorf("close_range: %w", err)
-	}
 	if err := greet(fd, job != serving); err != nil {
 		return err
 	}
-	if job == listening {
+	if job == listening { // it keeps its files: the first step of the command reads one, and closes all
 		program, err := osexec.LookPath(argv[0])
 		if err != nil {
 			return err
 		}
 		return syscall.Exec(program, argv, os.Environ()) //nolint:gosec // the sandbox confines the command that it becomes
+	}
+	if err := unix.CloseRange(3, 1<<30, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("close_range: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), "engine")
 	conn, err := net.FileConn(f)
@@ -185,20 +188,20 @@ func (d *initd) start(id uint32, files []*os.File) {
 }
 
 func begin(files []*os.File) (*os.Process, error) {
-	if len(files) != 4 {
-		return nil, fmt.Errorf("%d files instead of 4", len(files))
+	if len(files) != 5 {
+		return nil, fmt.Errorf("%d files instead of 5", len(files))
 	}
 	var l launch
 	if err := json.NewDecoder(files[0]).Decode(&l); err != nil {
 		return nil, err
 	}
-	program, err := osexec.LookPath(l.Argv[0]) // with this process's PATH, not the command's
+	program, err := osexec.LookPath(l.Argv[0])
 	if err != nil {
 		return nil, err
 	}
 	_, err = unix.IoctlGetTermios(int(files[1].Fd()), unix.TCGETS)
 	attributes := &syscall.SysProcAttr{Setsid: true, Setctty: err == nil} // a terminal is standard input, if it is one
-	return os.StartProcess(program, l.Argv, &os.ProcAttr{Dir: l.Dir, Env: l.Env, Files: files[1:], Sys: attributes})
+	return os.StartProcess(program, l.Argv, &os.ProcAttr{Dir: l.Dir, Env: []string{}, Files: files[1:], Sys: attributes})
 }
 
 // await waits for the end of a command, kills what is left of its session, and reports the exit.

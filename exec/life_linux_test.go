@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,12 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 )
 
 // count returns how many names a directory of /proc has.
@@ -73,6 +80,89 @@ func TestManyCommandsLeaveNothing(t *testing.T) { //nolint:paralleltest // see a
 	}
 	if now := mounts(t, s.workspace); now != mounted {
 		t.Errorf("%d mounts, before %d", now, mounted)
+	}
+}
+
+// TestEndedCommandsAreForgotten lets more commands end than are kept, and asks for none of them.
+func TestEndedCommandsAreForgotten(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range maxKept/8 + 2 {
+				if p, err := s.Start(t.Context(), Command{Context: testContext, Argv: []string{"true"}}); err != nil || p.Wait(t.Context()) != nil {
+					t.Error("start: ", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	s.Retire() // waits until nothing is done about them any longer
+	files, err := filepath.Glob(filepath.Join(s.workspace, ".contexts", ".ctxfs", "exec", "*"))
+	if err != nil || len(files) != 3*maxKept {
+		t.Errorf("%d files are left of %d commands, want %d; %v", len(files), 8*(maxKept/8+2), 3*maxKept, err)
+	}
+}
+
+// TestInputIsNotKept starts a command with an input, once more with the same, and with another.
+func TestInputIsNotKept(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	cmd := Command{Context: testContext, Argv: []string{"wc", "-c"}, Stdin: make([]byte, maxStdin), Identity: Identity{RequestID: "r"}}
+	p := s.begin(cmd)
+	if kept := len(p.cmd.Stdin) + len(p.plan.asked.Stdin); kept > 100 {
+		t.Errorf("%d bytes of the input are kept", kept)
+	}
+	if _, out, _ := s.result(p); out != "1048576\n" {
+		t.Errorf("the command read %q", out)
+	}
+	if again := s.begin(cmd); again != p {
+		t.Error("the same start returned another process")
+	}
+	cmd.Stdin = make([]byte, maxStdin-1)
+	if _, err := s.Start(t.Context(), cmd); fserr.CodeOf(err) != fserr.EEXIST {
+		t.Errorf("with another input: %v", err)
+	}
+}
+
+// TestFullDiskKeepsWhatWasWritten runs a command that writes more than the disk takes.
+func TestFullDiskKeepsWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount a disk that is small")
+	}
+	namespacestest.Mounting(t)
+	disk := t.TempDir()
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skip("no tmpfs can be mounted: ", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(disk, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	s := newSiteWith(t, "copy", func(_ *contexts.Config, c *Config) { c.Dir = filepath.Join(disk, "exec") })
+	p := s.start("i=0; while [ $i -lt 40 ]; do i=$((i+1)); head -c 50000 /dev/zero; done; exit 3")
+	var got, dropped int64
+	err := p.Output(t.Context(), [2]int64{}, true, func(o Output) error {
+		got, dropped = got+int64(len(o.Data)), dropped+o.Dropped
+		return nil
+	})
+	if err != nil || got < 500_000 || got > 1<<20 || got+dropped != 2_000_000 {
+		t.Errorf("read %d, dropped %d of 2000000; %v", got, dropped, err)
+	}
+	if exit := p.Ended(); exit.Reason != Exited || exit.Code != 3 || !strings.Contains(exit.Detail, fmt.Sprintf("from byte %d on", got)) || !strings.Contains(exit.Detail, "no space left") {
+		t.Errorf("the command ended with %+v", exit)
+	}
+	if _, err := s.Start(t.Context(), Command{Context: testContext, Argv: []string{"true"}}); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("a start on the full disk: %v", err)
+	}
+	if err := s.Remove(p.ID); err != nil {
+		t.Fatal(err)
+	}
+	if exit, out, _ := s.result(s.start("echo again")); exit.Code != 0 || exit.Detail != "" || out != "again\n" {
+		t.Errorf("with room again: %+v, %q", exit, out)
 	}
 }
 

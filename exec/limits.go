@@ -23,7 +23,8 @@ type Limits struct {
 	Files int `yaml:"open_files"`
 	// FileBytes bounds the size of a file that is written.
 	FileBytes int64 `yaml:"file_bytes"`
-	// MemoryBytes bounds the memory of the sandbox, where there is a memory cgroup.
+	// MemoryBytes bounds the memory of the sandbox, where there is a memory cgroup. Commands of a shared sandbox share it, Processes, CPUPercent
+	// and TmpBytes, as the first of them has set them.
 	MemoryBytes int64 `yaml:"memory_bytes"`
 	// CPUPercent bounds the CPU time per time, in percent of one core; 0 means no bound. It needs a CPU cgroup.
 	CPUPercent int `yaml:"cpu_percent"`
@@ -51,14 +52,19 @@ const (
 )
 
 // Enforced lists the limits of the process. Those without a bound are not in it.
-func (p *Process) Enforced() []Enforced { return p.table.enforced(p.cmd.Limits) }
+func (p *Process) Enforced() []Enforced { return p.table.enforced(p.cmd.Limits, p.shared()) }
 
-// enforced lists limits with what enforces them here. Those without a bound are not in it.
-func (t *Processes) enforced(l Limits) []Enforced {
+// enforced lists limits with what enforces them here. Those without a bound are not in it. In a shared sandbox nothing adds up the CPU time of
+// a command's processes: each has the limit for itself.
+func (t *Processes) enforced(l Limits, shared bool) []Enforced {
 	groups := t.cgroups.by()
+	cpuBy := byServer
+	if shared {
+		cpuBy = byRlimit
+	}
 	all := []Enforced{
 		{"wall_ms", l.Wall.Milliseconds(), byServer},
-		{"cpu_ms", l.CPU.Milliseconds(), byServer},
+		{"cpu_ms", l.CPU.Milliseconds(), cpuBy},
 		{"processes", int64(l.Processes), cmp.Or(groups["pids"], byRlimit)},
 		{"open_files", int64(l.Files), byRlimit},
 		{"file_bytes", l.FileBytes, byRlimit},

@@ -120,7 +120,7 @@ func (p *plan) folders(b *bundle) error {
 
 // hostNetwork gives a sandbox the network and the resolver of the machine.
 func hostNetwork(b *bundle) error {
-	i := slices.Index(b.args, "--unshare-net") // the first: a variable may have this value
+	i := slices.Index(b.args, "--unshare-net")
 	b.args = slices.Delete(b.args, i, i+1)
 	fd, err := b.data([]byte("passwd: files\ngroup: files\nhosts: files dns\n"))
 	if err != nil {

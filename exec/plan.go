@@ -21,7 +21,7 @@ type plan struct {
 	// env has the variables besides those of every command.
 	env    map[string]string
 	limits Limits
-	// asked is the command as the caller gave it.
+	// asked is the command as the caller gave it, with the sum of its input.
 	asked Command
 }
 
@@ -31,7 +31,7 @@ func (t *Processes) plan(cmd *Command) (*plan, error) {
 	if cmd.OfPanel {
 		most = t.cfg.PanelMaxima
 	}
-	asked := *cmd
+	asked := cmd.summed()
 	out, err := t.cfg.Profiles.plan(cmd, most)
 	if err != nil {
 		return nil, err
@@ -110,8 +110,7 @@ func (p *Profiles) network(out *plan, want Network) error {
 // limits returns the command's limits, or those of the profile. What the command sets must be within the operator's maxima; what it leaves
 // to others is lowered to them.
 func (p *Profiles) limits(cmd *Command, profile *Profile, also Limits) (Limits, error) {
-	own, most := cmd.Limits, p.Maxima
-	most.Wall, most.Processes = lower(most.Wall, also.Wall), lower(most.Processes, also.Processes)
+	own, most := cmd.Limits, p.maxima(cmd, profile, also)
 	for _, l := range []struct {
 		name      string
 		value, at int64
@@ -122,7 +121,7 @@ func (p *Profiles) limits(cmd *Command, profile *Profile, also Limits) (Limits, 
 		{"output_bytes", own.OutputBytes, most.OutputBytes}, {"tmp_bytes", own.TmpBytes, most.TmpBytes},
 	} {
 		if l.at > 0 && l.value > l.at {
-			return own, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("limit %s is %d", l.name, l.value), Hint: fmt.Sprintf("the operator permits at most %d", l.at)}
+			return own, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("limit %s is %d", l.name, l.value), Hint: fmt.Sprintf("at most %d is permitted, by the operator's setting %s", l.at, p.setting(l.name, most))}
 		}
 	}
 	own.Wall = lower(cmp.Or(own.Wall, profile.Limits.Wall, cmd.DefaultWall), most.Wall)
@@ -135,6 +134,29 @@ func (p *Profiles) limits(cmd *Command, profile *Profile, also Limits) (Limits, 
 	own.OutputBytes = lower(cmp.Or(own.OutputBytes, profile.Limits.OutputBytes), most.OutputBytes)
 	own.TmpBytes = lower(cmp.Or(own.TmpBytes, profile.Limits.TmpBytes, tmpBytes), most.TmpBytes)
 	return own, nil
+}
+
+// maxima bounds the limits of a command. What a panel may ask for is bounded also where the operator's file does not say it: by what the
+// panel gets without asking.
+func (p *Profiles) maxima(cmd *Command, profile *Profile, also Limits) Limits {
+	most := p.Maxima
+	most.Wall, most.Processes = lower(most.Wall, also.Wall), lower(most.Processes, also.Processes)
+	if cmd.OfPanel {
+		most.MemoryBytes = cmp.Or(most.MemoryBytes, max(profile.Limits.MemoryBytes, defaultMemory))
+		most.TmpBytes = cmp.Or(most.TmpBytes, max(profile.Limits.TmpBytes, tmpBytes))
+	}
+	return most
+}
+
+// setting names what an operator sets to permit more of a limit.
+func (p *Profiles) setting(limit string, most Limits) string {
+	switch {
+	case limit == "wall_ms" && most.Wall != p.Maxima.Wall:
+		return "--exec-max-time"
+	case limit == "processes" && most.Processes != p.Maxima.Processes:
+		return "--exec-max-processes"
+	}
+	return fmt.Sprintf("maxima: {%s} in the file of --exec-profiles", strings.TrimSuffix(limit, "_ms"))
 }
 
 // lower returns the lower of two limits; 0 is none.

@@ -44,7 +44,7 @@ type Exit struct {
 	// Code is the exit code, or 128 and the number of a signal. It means something for Exited only.
 	Code   int
 	Reason Reason
-	// Detail says what went wrong, for SandboxFailed.
+	// Detail says what went wrong, for SandboxFailed, or otherwise why not all output was kept.
 	Detail string
 	At     time.Time
 	// CPU is the time that the command used, PeakMemory the most bytes at once; 0 if that is not known.
@@ -216,6 +216,7 @@ func (p *Process) supervise(access *contexts.Access) {
 			}
 			access.Release()
 			p.ended(exit)
+			p.table.prune()
 			return
 		}
 	}
@@ -242,6 +243,8 @@ func (p *Process) account(exit *Exit, reason *Reason) error {
 func (p *Process) ended(exit Exit) {
 	if exit.Reason == SandboxFailed {
 		exit.Detail = p.complaint()
+	} else {
+		exit.Detail = p.unkept()
 	}
 	if p.cmd.Pty == nil {
 		p.closeStdin()
@@ -252,6 +255,16 @@ func (p *Process) ended(exit Exit) {
 	p.exit.Store(&exit)
 	close(p.done)
 	p.callers.ended()
+}
+
+// unkept says why output could not be kept, "" if it was.
+func (p *Process) unkept() string {
+	for _, s := range p.spools {
+		if from, err := s.failure(); err != nil {
+			return fmt.Sprintf("the server could not keep the output from byte %d on, and dropped it: %v", from, err)
+		}
+	}
+	return ""
 }
 
 // complaint is what bwrap wrote before it failed.
@@ -384,7 +397,7 @@ func (p *Process) discard() {
 // Output is a part of a stream.
 type Output struct {
 	Stream Stream
-	// Offset is that of Data in the stream. Dropped bytes before it are lost.
+	// Offset is that of Data in the stream. Dropped bytes before it are lost. Data is empty if those are all that there is.
 	Offset, Dropped int64
 	Data            []byte
 }
@@ -418,7 +431,7 @@ func (p *Process) Output(ctx context.Context, offsets [2]int64, follow bool, sen
 			if err != nil {
 				return err
 			}
-			if n == 0 {
+			if from+int64(n) == offsets[i] {
 				continue
 			}
 			sent = true

@@ -87,6 +87,43 @@ command_names: ["*.example.com"]
 	}
 }
 
+// TestMaximaOfPanels asks for more memory than a panel gets by default, without and with the operator's maxima.
+func TestMaximaOfPanels(t *testing.T) {
+	t.Parallel()
+	const gib = 1 << 30
+	large := &Profile{Name: "large", Network: Network{Mode: NetworkNone}, Limits: Limits{MemoryBytes: 6 * gib}}
+	for name, c := range map[string]struct {
+		cmd    Command
+		maxima Limits
+		// refused is in the error; "" if there is none. got is the memory, then.
+		refused string
+		got     int64
+	}{
+		"nothing":                  {Command{OfPanel: true}, Limits{}, "", defaultMemory},
+		"the default":              {Command{OfPanel: true, Limits: Limits{MemoryBytes: defaultMemory, TmpBytes: tmpBytes}}, Limits{}, "", defaultMemory},
+		"all memory":               {Command{OfPanel: true, Limits: Limits{MemoryBytes: 1 << 62}}, Limits{}, "limit memory_bytes is 4611686018427387904; at most 4294967296 is permitted, by the operator's setting maxima: {memory_bytes}", 0},
+		"a large /tmp":             {Command{OfPanel: true, Limits: Limits{TmpBytes: 1 << 40}}, Limits{}, "maxima: {tmp_bytes}", 0},
+		"all memory, of a host":    {Command{Limits: Limits{MemoryBytes: 1 << 62}}, Limits{}, "", 1 << 62},
+		"up to the maximum":        {Command{OfPanel: true, Limits: Limits{MemoryBytes: 8 * gib}}, Limits{MemoryBytes: 8 * gib}, "", 8 * gib},
+		"over the maximum":         {Command{OfPanel: true, Limits: Limits{MemoryBytes: 9 * gib}}, Limits{MemoryBytes: 8 * gib}, "at most 8589934592", 0},
+		"nothing, a low maximum":   {Command{OfPanel: true}, Limits{MemoryBytes: gib}, "", gib},
+		"nothing, a large profile": {Command{OfPanel: true, Profile: "large"}, Limits{}, "", 6 * gib},
+		"time":                     {Command{OfPanel: true, Limits: Limits{Wall: time.Hour}}, Limits{}, "--exec-max-time", 0},
+		"less time":                {Command{OfPanel: true, Limits: Limits{Wall: time.Hour}}, Limits{Wall: time.Second}, "maxima: {wall}", 0},
+		"processes":                {Command{OfPanel: true, Limits: Limits{Processes: 9}}, Limits{}, "--exec-max-processes", 0},
+	} {
+		p := BuiltinProfiles()
+		p.ByName["large"], p.Maxima = large, c.maxima
+		got, err := p.plan(&c.cmd, Limits{Wall: time.Minute, Processes: 8})
+		switch {
+		case c.refused != "" && (fserr.CodeOf(err) != fserr.EINVAL || !strings.Contains(err.Error(), c.refused)):
+			t.Errorf("%s: got %v, want EINVAL with %q", name, err, c.refused)
+		case c.refused == "" && (err != nil || got.limits.MemoryBytes != c.got):
+			t.Errorf("%s: got %+v, %v; want %d bytes", name, got, err, c.got)
+		}
+	}
+}
+
 // TestProfilesThatAreRefused are mistakes and attacks in an operator's file.
 func TestProfilesThatAreRefused(t *testing.T) {
 	t.Parallel()

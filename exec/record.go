@@ -22,6 +22,8 @@ type record struct {
 	// Exit and Sizes, the lengths of the streams, are set when the process has ended.
 	Exit  *Exit    `json:"exit,omitempty"`
 	Sizes [2]int64 `json:"sizes"`
+	// Unkept is how many bytes at the end of each stream were not kept.
+	Unkept [2]int64 `json:"unkept"`
 }
 
 // identity names a process of this machine, also after its PID was used again.
@@ -42,7 +44,9 @@ func (p *Process) save(sandbox identity, exit *Exit) error {
 	r := record{ID: p.ID, Command: p.cmd, Started: p.started, Sandbox: sandbox, Exit: exit}
 	r.Command.Env, r.Command.Stdin = nil, nil
 	for i, s := range p.spools {
+		kept, _ := s.failure()
 		r.Sizes[i] = s.length()
+		r.Unkept[i] = r.Sizes[i] - kept
 	}
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -50,6 +54,7 @@ func (p *Process) save(sandbox identity, exit *Exit) error {
 	}
 	path := filepath.Join(p.table.cfg.Dir, p.ID+recordSuffix)
 	if err := os.WriteFile(path+"~", data, 0o600); err != nil {
+		_ = os.Remove(path + "~") // a disk without room has a part of it
 		return err
 	}
 	return os.Rename(path+"~", path)
@@ -151,7 +156,7 @@ func (t *Processes) revive(dir string, r record) (*Process, error) {
 			return nil, err
 		}
 		var err error
-		if p.spools[i], err = endedSpool(path, r.Exit != nil, r.Sizes[i]); err != nil {
+		if p.spools[i], err = endedSpool(path, r.Exit != nil, r.Sizes[i], r.Unkept[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -185,7 +190,7 @@ func moved(from, to string) error {
 
 // endedSpool returns the spool of a stream that has ended. known says that size is its length. The length of another is that of the file, if
 // the writer had not begun to overwrite the tail: after that only the head is known.
-func endedSpool(path string, known bool, size int64) (*spool, error) {
+func endedSpool(path string, known bool, size, unkept int64) (*spool, error) {
 	if !known {
 		st, err := os.Stat(path)
 		switch {
@@ -199,7 +204,7 @@ func endedSpool(path string, known bool, size int64) (*spool, error) {
 			size = headSize
 		}
 	}
-	return &spool{path: path, size: size, reserved: size, ended: true}, nil
+	return &spool{path: path, size: size, kept: size - unkept, reserved: size - unkept, ended: true}, nil
 }
 
 // Running returns how many processes start or run.

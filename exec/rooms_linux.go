@@ -1,13 +1,11 @@
 package exec
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	osexec "os/exec"
@@ -81,6 +79,8 @@ type member struct {
 	collected func()
 	started   chan report
 	exited    chan int
+	// memoryKills is how many processes of the sandbox the kernel had killed for its memory limit before the command began.
+	memoryKills int64
 	// late ends the sandbox if the command does not end when it is killed; nil if it was not.
 	late *time.Timer
 	// isStarted guards against reports out of order.
@@ -153,11 +153,53 @@ func (t *Processes) findRoom(key roomKey, plan *plan) (r *room, wait <-chan stru
 		return r, nil, nil
 	case r.users == 0:
 		return nil, r.ended, nil
-	case !r.plan.sameNetwork(plan):
-		return nil, nil, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("sandbox %q runs with another network", key.name), Hint: "use the same network, or another name for the sandbox"}
+	}
+	if err := r.admits(plan); err != nil {
+		return nil, nil, err
 	}
 	r.users++
 	return r, r.ready, nil
+}
+
+// admits fails with EINVAL if a command asks for a network, or for limits of the sandbox, that are not those of the command that began it.
+func (r *room) admits(p *plan) error {
+	if !r.plan.sameNetwork(p) {
+		return &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("sandbox %q runs with another network", r.key.name), Hint: "use the same network, or another name for the sandbox"}
+	}
+	asked, has := p.asked.Limits, r.plan.limits
+	for _, l := range []struct {
+		name       string
+		asked, has int64
+	}{
+		{"memory_bytes", asked.MemoryBytes, has.MemoryBytes}, {"tmp_bytes", asked.TmpBytes, has.TmpBytes},
+		{"processes", int64(asked.Processes), int64(has.Processes)}, {"cpu_percent", int64(asked.CPUPercent), int64(has.CPUPercent)},
+	} {
+		if l.asked != 0 && l.asked != l.has {
+			return &fserr.Error{
+				Code: fserr.EINVAL, Detail: fmt.Sprintf("sandbox %q runs with the limit %s %d, and the command asks for %d", r.key.name, l.name, l.has, l.asked),
+				Hint: "leave that limit out, or use another name for the sandbox",
+			}
+		}
+	}
+	return nil
+}
+
+// limits are those of a command in the room: what all its commands share is bounded as the first has asked.
+func (r *room) limits(own Limits) Limits {
+	of := r.plan.limits
+	own.MemoryBytes, own.TmpBytes, own.Processes, own.CPUPercent = of.MemoryBytes, of.TmpBytes, of.Processes, of.CPUPercent
+	return own
+}
+
+// limitsIn returns the limits that a command would have. It fails as a start would.
+func (t *Processes) limitsIn(cmd *Command, plan *plan) (Limits, error) {
+	t.rooms.mu.Lock()
+	defer t.rooms.mu.Unlock()
+	r := t.rooms.open[roomKey{cmd.Context, cmd.Profile, cmd.Sandbox, cmd.ReadOnly}]
+	if cmd.Sandbox == "" || r == nil || r.users == 0 {
+		return plan.limits, nil
+	}
+	return r.limits(plan.limits), r.admits(plan)
 }
 
 func (p *plan) sameNetwork(other *plan) bool {
@@ -342,7 +384,8 @@ func (p *Process) launchShared(ctx context.Context, root *os.File, user User, l 
 	if err != nil {
 		return err
 	}
-	m := &member{room: r, process: p, started: make(chan report, 1), exited: make(chan int, 1)}
+	p.cmd.Limits = r.limits(p.cmd.Limits)
+	m := &member{room: r, process: p, started: make(chan report, 1), exited: make(chan int, 1), memoryKills: r.box.cgroup.memoryKills()}
 	if err = m.begin(user, l); err == nil {
 		return m.awaitStart(ctx)
 	}
@@ -355,10 +398,8 @@ func (m *member) begin(user User, l *plumbing) error {
 	p := m.process
 	// The standard files are made as for a sandbox of its own, and then passed in.
 	standard := &box{cmd: &osexec.Cmd{SysProcAttr: &syscall.SysProcAttr{}}}
-	env := maps.Clone(p.plan.env)
 	var err error
 	if p.cmd.Pty != nil {
-		env["TERM"] = cmp.Or(env["TERM"], p.cmd.Pty.Term)
 		err = p.connectTerminal(standard, user, l)
 	} else {
 		err = p.connect(standard, l)
@@ -367,21 +408,25 @@ func (m *member) begin(user User, l *plumbing) error {
 		return err
 	}
 	m.output, m.tty = standard.output, standard.tty
-	argv, err := entry.Argv("/proc/self/exe", p.cmd.Limits.step(), p.cmd.Argv...)
+	step := p.cmd.Limits.step()
+	step.Environment = environmentFD
+	argv, err := entry.Argv("/proc/self/exe", step, p.cmd.Argv...)
 	if err != nil {
 		return err
 	}
-	spec, err := json.Marshal(launch{Argv: argv, Env: environment(env), Dir: p.dir})
+	spec, err := json.Marshal(launch{Argv: argv, Dir: p.dir})
 	if err != nil {
 		return err
 	}
-	file, err := memoryFile(spec)
-	if err != nil {
-		return err
+	var files []*os.File
+	for _, content := range [][]byte{spec, terminated(environment(p.variables()))} {
+		file, err := memoryFile(content)
+		if err != nil {
+			return err
+		}
+		l.theirs, files = append(l.theirs, file), append(files, file)
 	}
-	l.theirs = append(l.theirs, file)
-	files := []*os.File{file}
-	for _, standardFile := range []any{standard.cmd.Stdin, standard.cmd.Stdout, standard.cmd.Stderr} {
+	for i, standardFile := range []any{standard.cmd.Stdin, standard.cmd.Stdout, standard.cmd.Stderr} {
 		f, ok := standardFile.(*os.File)
 		if !ok {
 			if f, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
@@ -389,7 +434,7 @@ func (m *member) begin(user User, l *plumbing) error {
 			}
 			l.theirs = append(l.theirs, f)
 		}
-		files = append(files, f)
+		files = slices.Insert(files, 1+i, f)
 	}
 	r := m.room
 	r.mu.Lock()
@@ -458,6 +503,10 @@ func (m *member) wait() Exit {
 		default:
 			exit = Exit{Reason: SandboxFailed}
 		}
+	}
+	killed := exit.Reason == SandboxFailed || exit.Code == 128+int(unix.SIGKILL)
+	if killed && m.room.box.cgroup.memoryKills() > m.memoryKills {
+		exit.Reason = OutOfMemory
 	}
 	deadline := time.Now().Add(drainTime)
 	for _, f := range m.output {

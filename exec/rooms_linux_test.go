@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -73,6 +74,80 @@ func TestSharedSandboxIsShared(t *testing.T) {
 	}
 	if exit, out, _ := s.result(s.inRoom("cat /tmp/file")); exit.Code == 0 {
 		t.Errorf("/tmp outlived the sandbox: %q", out)
+	}
+}
+
+// TestLimitsOfSharedSandbox begins a sandbox with limits, which those of its other commands are.
+func TestLimitsOfSharedSandbox(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	of := Limits{TmpBytes: 1 << 20, Processes: 50, MemoryBytes: 64 << 20}
+	s.begin(Command{Sandbox: "dev", Limits: of, Argv: []string{"sleep", "1000"}})
+	for name, own := range map[string]Limits{"none": {}, "the same": of, "its own": {Wall: time.Minute, CPU: time.Second, Files: 100, FileBytes: 4096, OutputBytes: 1 << 20}} {
+		cmd := Command{Context: testContext, Sandbox: "dev", Limits: own, Argv: []string{"bash", "-c", "stat -f -c '%S %b' /tmp; ulimit -u"}}
+		e, err := s.Explain(t.Context(), cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := s.begin(cmd)
+		got := p.Enforced()
+		for _, want := range []Enforced{{"tmp_bytes", 1 << 20, byTmpfs}, {"processes", 50, byRlimit}, {"memory_bytes", 64 << 20, ""}} {
+			if !slices.Contains(got, want) || !slices.Contains(e.Limits, want) {
+				t.Errorf("%s: the limits are %v, explained as %v; want %v", name, got, e.Limits, want)
+			}
+		}
+		if own.CPU > 0 && !slices.Contains(got, Enforced{"cpu_ms", 1000, byRlimit}) {
+			t.Errorf("%s: the limits are %v", name, got)
+		}
+		if exit, out, stderr := s.result(p); out != "4096 256\n50\n" {
+			t.Errorf("%s: %+v, %q, %q", name, exit, out, stderr)
+		}
+	}
+	for limit, own := range map[string]Limits{
+		"memory_bytes 67108864": {MemoryBytes: 32 << 20}, "tmp_bytes 1048576": {TmpBytes: 2 << 20}, "processes 50": {Processes: 51}, "cpu_percent 0": {CPUPercent: 50},
+	} {
+		cmd := Command{Context: testContext, Sandbox: "dev", Limits: own, Argv: []string{"true"}}
+		if _, err := s.Start(t.Context(), cmd); fserr.CodeOf(err) != fserr.EINVAL || !strings.Contains(err.Error(), limit) {
+			t.Errorf("%v: %v, want EINVAL with %q", own, err, limit)
+		}
+		if _, err := s.Explain(t.Context(), cmd); fserr.CodeOf(err) != fserr.EINVAL || !strings.Contains(err.Error(), limit) {
+			t.Errorf("%v, explained: %v, want EINVAL with %q", own, err, limit)
+		}
+	}
+}
+
+// TestMemoryOfSharedSandbox lets a command take more memory than the sandbox has, and then ends the sandbox, as the kernel does itself with a
+// cgroup v2.
+func TestMemoryOfSharedSandbox(t *testing.T) {
+	t.Parallel()
+	s := cgroupSite(t, testCgroup(t, "memory"))
+	keeper := s.begin(Command{Sandbox: "dev", Limits: Limits{MemoryBytes: 64 << 20}, Argv: []string{"sh", "-c", "echo ready; exec sleep 1000"}})
+	s.awaitOutput(keeper, "ready")
+	own := s.inRoom("kill -9 $$")
+	if exit, _, _ := s.result(own); exit.Reason != Exited || exit.Code != 137 {
+		t.Errorf("a command that killed itself: %+v", exit)
+	}
+	beside := s.begin(Command{Sandbox: "dev", OpenStdin: true, Argv: []string{"sh", "-c", "echo ready; read line; exit 1"}})
+	s.awaitOutput(beside, "ready")
+	if exit, _, _ := s.result(s.inRoom(`exec perl -e '$x = "x" x 500_000_000'`)); exit.Reason != OutOfMemory {
+		t.Errorf("the command that took the memory: %+v", exit)
+	}
+	if err := beside.CloseInput(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if exit, _, _ := s.result(beside); exit.Reason != Exited || exit.Code != 1 {
+		t.Errorf("a command beside it: %+v", exit)
+	}
+	later := s.inRoom("echo ready; exec sleep 1000")
+	s.awaitOutput(later, "ready")
+	if err := keeper.box.kill(); err != nil {
+		t.Fatal(err)
+	}
+	if exit, _, _ := s.result(keeper); exit.Reason != OutOfMemory {
+		t.Errorf("a command that ran meanwhile, and ended with the sandbox: %+v", exit)
+	}
+	if exit, _, _ := s.result(later); exit.Reason != SandboxFailed {
+		t.Errorf("a command that began later: %+v", exit)
 	}
 }
 

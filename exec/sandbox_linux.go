@@ -28,6 +28,8 @@ var systemFiles = []string{
 type bundle struct {
 	files []*os.File
 	args  []string
+	// env has the command's variables as NAME=VALUE. bwrap itself, and what runs before the limits hold, have none of them.
+	env []string
 }
 
 func (b *bundle) add(args ...string) { b.args = append(b.args, args...) }
@@ -54,9 +56,24 @@ func (b *bundle) enter(s entry.Step, argv ...string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.Environment, err = b.environment(); err != nil {
+		return nil, err
+	}
 	s.Paths = append(s.Paths, b.permitted()...)
 	return entry.Argv(program, s, argv...)
 }
+
+// environment passes the variables, and returns the descriptor of their file.
+func (b *bundle) environment() (int, error) {
+	fd, err := b.data(terminated(b.env))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(fd)
+}
+
+// terminated returns strings with a NUL behind each.
+func terminated(list []string) []byte { return []byte(strings.Join(list, "\x00") + "\x00") }
 
 // terminals passes the directory that has the terminals of commands which start later, and returns its descriptor. It is not shown.
 func (b *bundle) terminals() (int, error) {
@@ -123,7 +140,7 @@ type addition func(*bundle) error
 // assemble makes the options of a sandbox in which user runs a command in dir with env and a /tmp of a size. root is the context's folder, which
 // it takes over. The caller adds --new-session unless the command has a terminal of its own.
 func assemble(root *os.File, dir string, env map[string]string, user User, tmp int64, more ...addition) (b *bundle, err error) {
-	made := &bundle{}
+	made := &bundle{env: environment(env)}
 	b = made
 	defer func() {
 		if err != nil {
@@ -134,7 +151,6 @@ func assemble(root *os.File, dir string, env map[string]string, user User, tmp i
 	b.add("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup", "--disable-userns")
 	b.add("--uid", strconv.Itoa(user.UID), "--gid", strconv.Itoa(user.GID), "--cap-drop", "ALL")
 	b.add("--die-with-parent", "--hostname", "ctxfs", "--clearenv")
-	b.environment(env)
 	b.system()
 	if err := b.identities(user); err != nil {
 		return nil, err
@@ -158,13 +174,6 @@ func assemble(root *os.File, dir string, env map[string]string, user User, tmp i
 	}
 	b.add("--add-seccomp-fd", fd)
 	return b, nil
-}
-
-func (b *bundle) environment(env map[string]string) {
-	for _, v := range environment(env) {
-		name, value, _ := strings.Cut(v, "=")
-		b.add("--setenv", name, value)
-	}
 }
 
 func (b *bundle) system() {
@@ -201,7 +210,7 @@ func (b *bundle) identities(user User) error {
 
 // command returns the bwrap that runs argv. It has an empty environment, and the options stand in a file, so that /proc shows neither.
 func (b *bundle) command(bwrap string, user User, argv []string) (*osexec.Cmd, error) {
-	fd, err := b.data([]byte(strings.Join(b.args, "\x00") + "\x00"))
+	fd, err := b.data(terminated(b.args))
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package exec
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -23,8 +22,10 @@ type spool struct {
 	mu sync.Mutex
 	// size is how many bytes the stream has. Up to reserved the file is being overwritten: what is older than reserved-tailSize is gone.
 	size, reserved int64
-	// err is why the stream could not be kept from size on, such as a full disk.
-	err error
+	// kept is how many bytes were written to the file: size, unless err says why no more could be, such as a full disk. What follows is
+	// dropped, also when there is room again: the file has no gaps.
+	kept int64
+	err  error
 	// ended is true when the stream has ended.
 	ended bool
 	// grown is closed when the stream grows or ends; nil when no reader waits.
@@ -58,17 +59,22 @@ func (s *spool) append(p []byte) {
 	}
 	s.mu.Lock()
 	at, broken := s.size, s.err
-	s.reserved = at + int64(len(p))
+	if broken == nil {
+		s.reserved = at + int64(len(p))
+	}
 	s.mu.Unlock()
+	written := 0
 	if broken == nil {
 		broken = eachExtent(at, p, func(part []byte, off int64) error {
-			_, err := s.file.WriteAt(part, off)
+			n, err := s.file.WriteAt(part, off)
+			written += n
 			return err
 		})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.size, s.err = s.reserved, broken
+	s.size, s.kept, s.err = at+int64(len(p)), s.kept+int64(written), broken
+	s.reserved = s.kept // what was not written overwrote nothing
 	s.wake()
 }
 
@@ -114,11 +120,11 @@ func (s *spool) length() int64 {
 	return s.size
 }
 
-// growth returns a channel that is closed when the stream has more than at bytes, or has ended; nil if that is so already.
+// growth returns a channel that is closed when there may be something to read at an offset, or the stream has ended; nil if that is so already.
 func (s *spool) growth(at int64) (wait <-chan struct{}, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.size > at {
+	if s.kept > at || s.ended && s.size > at {
 		return nil, false
 	}
 	if s.ended {
@@ -130,18 +136,27 @@ func (s *spool) growth(at int64) (wait <-chan struct{}, ended bool) {
 	return s.grown, false
 }
 
-// span returns the bytes that can be read at an offset: the first of them, which is beyond at if bytes were dropped, and how many follow.
-func (s *spool) span(at int64) (from, n int64, err error) {
+// failure returns the offset from which on the stream could not be kept, and why; nil if it was.
+func (s *spool) failure() (from int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err != nil {
-		return at, 0, fmt.Errorf("the output could not be kept: %w", s.err)
+	return s.kept, s.err
+}
+
+// span returns the bytes that can be read at an offset: the first of them, which is beyond at if bytes were dropped, and how many follow.
+func (s *spool) span(at int64) (from, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at < min(s.kept, headSize) {
+		return at, min(s.kept, headSize) - at
 	}
-	if at < headSize {
-		return at, min(s.size, headSize) - at, nil
+	if from = max(at, s.reserved-tailSize); from < s.kept {
+		return from, s.kept - from
 	}
-	from = max(at, s.reserved-tailSize)
-	return from, max(0, s.size-from), nil
+	if s.ended {
+		return max(at, s.size), 0
+	}
+	return at, 0 // what could not be kept is counted once, at the end
 }
 
 // reader reads a spool by offset, through a descriptor of its own.
@@ -158,12 +173,13 @@ func (s *spool) open() (*reader, error) {
 	return &reader{s, f}, nil
 }
 
-// read reads into p at an offset of the stream. from is beyond at if the bytes between them were dropped. n is 0 if there is nothing yet.
+// read reads into p at an offset of the stream. from is beyond at if the bytes between them were dropped. n is 0 if there is nothing at from
+// yet.
 func (r *reader) read(p []byte, at int64) (from int64, n int, err error) {
 	for {
-		from, avail, err := r.s.span(at)
-		if err != nil || avail <= 0 {
-			return at, 0, err
+		from, avail := r.s.span(at)
+		if avail == 0 {
+			return from, 0, nil
 		}
 		part := p[:min(int64(len(p)), avail)]
 		if from < headSize {
@@ -176,8 +192,8 @@ func (r *reader) read(p []byte, at int64) (from int64, n int, err error) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return at, 0, err
 		}
-		if still, _, err := r.s.span(from); err != nil || still == from {
-			return from, len(part), err
+		if still, _ := r.s.span(from); still == from {
+			return from, len(part), nil
 		} // else the writer overtook this read
 	}
 }

@@ -44,7 +44,7 @@ func readAll(t *testing.T, s *spool, at int64) (got, dropped int64) {
 			t.Fatal(err)
 		}
 		if n == 0 {
-			return got, dropped
+			return got, dropped + from - at
 		}
 		if !bytes.Equal(buf[:n], pattern(from, int64(n))) {
 			t.Fatalf("other bytes at %d", from)
@@ -103,26 +103,37 @@ type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, errors.New("deadline") }
 
-// TestSpoolOnFullDisk fills a spool whose file takes no data.
+// TestSpoolOnFullDisk has the file of a spool take no more data, within the head and within the tail.
 func TestSpoolOnFullDisk(t *testing.T) {
 	t.Parallel()
-	s := testSpool(t)
-	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
-	if err != nil {
-		t.Skip(err)
-	}
-	_ = s.file.Close()
-	s.file = full
-	s.fill(io.MultiReader(bytes.NewReader(pattern(0, 1<<20)), brokenReader{}))
-	if s.length() != 1<<20 {
-		t.Errorf("the writer stopped at %d bytes", s.length())
-	}
-	r, err := s.open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if _, _, err := r.read(make([]byte, 10), 0); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("the reader got %v", err)
+	const more = 1 << 20
+	for _, c := range []struct{ kept, got int64 }{{0, 0}, {5, 5}, {headSize, headSize}, {headSize + tailSize, headSize + tailSize}, {30 << 20, headSize + tailSize}} {
+		s := testSpool(t)
+		for at := int64(0); at < c.kept; at += more {
+			s.append(pattern(at, min(more, c.kept-at)))
+		}
+		full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
+		if err != nil {
+			t.Skip(err)
+		}
+		_ = s.file.Close()
+		s.file = full
+		s.append(pattern(c.kept, 64<<10))
+		if got, dropped := readAll(t, s, 0); got != c.got || got+dropped != c.kept {
+			t.Errorf("%d bytes on the disk, while the command runs: %d, dropped %d; want %d", c.kept, got, dropped, c.got)
+		}
+		if wait, ended := s.growth(c.kept); wait == nil || ended {
+			t.Errorf("%d bytes on the disk: a reader does not wait for the end", c.kept)
+		}
+		s.fill(io.MultiReader(bytes.NewReader(pattern(c.kept+64<<10, more)), brokenReader{}))
+		if want := c.kept + 64<<10 + more; s.length() != want {
+			t.Errorf("%d bytes on the disk: the writer stopped at %d bytes", c.kept, s.length())
+		}
+		if got, dropped := readAll(t, s, 0); got != c.got || got+dropped != s.length() {
+			t.Errorf("%d bytes on the disk: %d, dropped %d of %d; want %d", c.kept, got, dropped, s.length(), c.got)
+		}
+		if from, err := s.failure(); from != c.kept || !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("%d bytes on the disk: failed at %d with %v", c.kept, from, err)
+		}
 	}
 }

@@ -11,11 +11,6 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// Inside the sandbox setsid(1) makes the command the leader of a session whose terminal is its standard input. Ctrl-C and Ctrl-Z then
-// reach the command and its jobs, and neither bwrap nor process 1. bwrap itself leads a session without a terminal: --new-session would
-// cut the command off from its own.
-var onTerminal = []string{"setsid", "--ctty", "--"}
-
 // openTerminal makes a terminal of the command's user. It returns the end of the command and that of this process, which takes deadlines.
 func openTerminal(t Pty, user User) (theirs, ours *os.File, err error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)

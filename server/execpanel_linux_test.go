@@ -137,7 +137,10 @@ func TestLimitsOfPanelsCommands(t *testing.T) {
 	t.Parallel()
 	h, c := execHouse(t)
 	panel := h.execPanel(&ctxfsv1.OpenPanelRequest{PanelId: "b"}, execRight)
-	for limit, l := range map[string]*ctxfsv1.ExecLimits{"wall_ms": {WallMs: h.cfg.ExecMaxTime.Milliseconds() + 1}, "processes": {Processes: int32(h.cfg.ExecMaxProcesses + 1)}} {
+	for limit, l := range map[string]*ctxfsv1.ExecLimits{
+		"wall_ms": {WallMs: h.cfg.ExecMaxTime.Milliseconds() + 1}, "processes": {Processes: int32(h.cfg.ExecMaxProcesses + 1)},
+		"memory_bytes": {MemoryBytes: 1 << 62}, "tmp_bytes": {TmpBytes: 1 << 40},
+	} {
 		_, err := run(panel, c, &ctxfsv1.Command{Argv: []string{"true"}, Limits: l})
 		wantError(t, err, codes.InvalidArgument, "EINVAL", limit)
 		if r, err := run(t.Context(), c, &ctxfsv1.Command{ContextId: "ctx_b", Argv: []string{"true"}, Limits: l}); err != nil || r.exited.GetExit().GetCode() != 0 {

@@ -48,6 +48,11 @@ type Step struct {
 	Nice int `json:",omitempty"`
 	// Paths are permitted, and no others. The step leaves out those that do not exist. Without any there is no restriction.
 	Paths []Path `json:",omitempty"`
+	// Environment is the descriptor of a file with variables, NAME=VALUE and a NUL each, which the command gets besides this program's own; 0
+	// for none. This program does not begin with them: some have a program load libraries.
+	Environment int `json:",omitempty"`
+	// Session makes the command the leader of a session whose controlling terminal is standard input.
+	Session bool `json:",omitempty"`
 	// Terminals is the descriptor of a directory whose terminals may be opened again, and is closed; 0 for none.
 	Terminals int `json:",omitempty"`
 	// Again says that this program follows: it keeps its files, and may be executed.

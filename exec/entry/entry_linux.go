@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -60,10 +62,16 @@ func enter(step string, argv []string) (code int, err error) {
 }
 
 func (s Step) prepare() error {
+	if err := s.takeEnvironment(); err != nil {
+		return fmt.Errorf("read the environment: %w", err)
+	}
 	if !s.Again {
 		if err := unix.CloseRange(3, 1<<30, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 			return fmt.Errorf("close_range: %w", err)
 		}
+	}
+	if err := s.lead(); err != nil {
+		return fmt.Errorf("make a session with a terminal: %w", err)
 	}
 	if err := s.yield(); err != nil {
 		return fmt.Errorf("set the niceness: %w", err)
@@ -74,6 +82,37 @@ func (s Step) prepare() error {
 		}
 	}
 	return nil
+}
+
+// takeEnvironment sets the variables of the command.
+func (s Step) takeEnvironment() error {
+	if s.Environment == 0 {
+		return nil
+	}
+	f := os.NewFile(uintptr(s.Environment), "environment")
+	data, err := io.ReadAll(f)
+	_ = f.Close() // it was only read
+	if err != nil {
+		return err
+	}
+	for v := range strings.SplitSeq(strings.TrimSuffix(string(data), "\x00"), "\x00") {
+		name, value, _ := strings.Cut(v, "=")
+		if err := os.Setenv(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lead makes a session. Ctrl-C and Ctrl-Z then reach the command and its jobs, and neither bwrap nor process 1.
+func (s Step) lead() error {
+	if !s.Session {
+		return nil
+	}
+	if _, err := unix.Setsid(); err != nil {
+		return err
+	}
+	return unix.IoctlSetInt(0, unix.TIOCSCTTY, 0)
 }
 
 // yield adds to the niceness, up to 19. The server itself may run under nice(1).

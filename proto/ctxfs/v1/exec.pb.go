@@ -99,7 +99,8 @@ const (
 	ExitReason_EXIT_REASON_LOST ExitReason = 7
 	// It used more CPU time than cpu_ms.
 	ExitReason_EXIT_REASON_CPU ExitReason = 8
-	// The kernel ended it, since it needed more than memory_bytes.
+	// The kernel ended it, since it needed more than memory_bytes. In a shared sandbox: since all commands together needed more; with a cgroup v2
+	// all of them end.
 	ExitReason_EXIT_REASON_MEMORY ExitReason = 9
 	// The context exceeded its quota while the command ran. Other commands of the context end too.
 	ExitReason_EXIT_REASON_QUOTA ExitReason = 11
@@ -260,7 +261,9 @@ type Command struct {
 	// Empty for a sandbox of its own. Commands of one context that name the same sandbox and profile share processes, /tmp, home and
 	// loopback: one command's server answers the next command. The sandbox ends with its last command. What a command leaves behind in its
 	// own session ends with the command, the rest with the sandbox. The name has up to 64 of the characters a-z, 0-9, '-', '_' and '.'.
-	// Errors: EMFILE (4 sandboxes of the context have names), EINVAL (the sandbox runs with another network).
+	// The limits memory_bytes, tmp_bytes, processes and cpu_percent are the sandbox's, as its first command has set them. Another command may
+	// leave them out.
+	// Errors: EMFILE (4 sandboxes of the context have names), EINVAL (the sandbox runs with another network or another such limit).
 	Sandbox string `protobuf:"bytes,21,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	// Changes the profile's network.
 	Network *Network `protobuf:"bytes,22,opt,name=network,proto3" json:"network,omitempty"`
@@ -489,7 +492,8 @@ type ExecLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How long the command may run, in ms. The server then kills it. Up to 604800000, a week.
 	WallMs int64 `protobuf:"varint,1,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
-	// How much CPU time the command may use in all its processes, in ms. The server then kills it. The default is no limit.
+	// How much CPU time the command may use in all its processes, in ms. The server then kills it. The default is no limit. In a shared sandbox
+	// it bounds each process for itself, which the kernel then kills: the reason is EXIT_REASON_EXITED.
 	CpuMs int64 `protobuf:"varint,2,opt,name=cpu_ms,json=cpuMs,proto3" json:"cpu_ms,omitempty"`
 	// How many processes and threads may exist at once: 512, up to 32768.
 	Processes int32 `protobuf:"varint,3,opt,name=processes,proto3" json:"processes,omitempty"`
@@ -498,13 +502,14 @@ type ExecLimits struct {
 	// How large a file the command may write, in bytes. The default is 16 GiB.
 	FileBytes int64 `protobuf:"varint,5,opt,name=file_bytes,json=fileBytes,proto3" json:"file_bytes,omitempty"`
 	// How much memory the command may use, with its /tmp, in bytes. The server kills it when it needs more. The default is 4 GiB. The limit
-	// applies only where the server has a memory cgroup: see Process.limits.
+	// applies only where the server has a memory cgroup: see Process.limits. A panel may set no more than the default, or than its profile sets,
+	// unless the operator's maxima permit it.
 	MemoryBytes int64 `protobuf:"varint,6,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
 	// How much CPU time the command may use, in percent of one core: up to 100 for each core. The default is no limit. Needs a CPU cgroup.
 	CpuPercent int32 `protobuf:"varint,7,opt,name=cpu_percent,json=cpuPercent,proto3" json:"cpu_percent,omitempty"`
 	// How many bytes the command may write to standard output and standard error together. The server then kills it. The default is no limit.
 	OutputBytes int64 `protobuf:"varint,8,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`
-	// The size of /tmp, in bytes. The default is 1 GiB.
+	// The size of /tmp, in bytes. The default is 1 GiB. A panel may set no more, as with memory_bytes.
 	TmpBytes      int64 `protobuf:"varint,9,opt,name=tmp_bytes,json=tmpBytes,proto3" json:"tmp_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -783,7 +788,7 @@ type Exit struct {
 	Code int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
 	// Why it ended.
 	Reason ExitReason `protobuf:"varint,2,opt,name=reason,proto3,enum=ctxfs.v1.ExitReason" json:"reason,omitempty"`
-	// What went wrong, for EXIT_REASON_SANDBOX_FAILED.
+	// What went wrong, for EXIT_REASON_SANDBOX_FAILED. Otherwise why the server could not keep all output, such as a full disk; empty if it did.
 	Detail string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
 	// When it ended, in ns since the epoch.
 	EndedNs int64 `protobuf:"varint,4,opt,name=ended_ns,json=endedNs,proto3" json:"ended_ns,omitempty"`
@@ -902,7 +907,7 @@ type Output struct {
 	Stream OutputStream `protobuf:"varint,1,opt,name=stream,proto3,enum=ctxfs.v1.OutputStream" json:"stream,omitempty"`
 	// The offset of the data in the stream, in bytes.
 	Offset int64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
-	// How many bytes before offset the server dropped and does not send.
+	// How many bytes before offset the server dropped and does not send. data is empty if no others follow.
 	Dropped int64 `protobuf:"varint,3,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	// The bytes.
 	Data          []byte `protobuf:"bytes,100,opt,name=data,proto3" json:"data,omitempty"`

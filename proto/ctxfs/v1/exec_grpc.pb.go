@@ -51,7 +51,8 @@ const (
 // continue when the server is killed, or stopped with --keep-commands: the next server of the contexts directory has them, with all their
 // output. With overlay-userns they end with the server in any case.
 //
-// The server keeps each output stream by offset: the first 4 MiB and the last 12 MiB. A reader is not required, and a slow one never blocks
+// The server keeps each output stream by offset: the first 4 MiB and the last 12 MiB. If its disk takes no more, the process continues, and
+// the rest of the stream is dropped. A reader is not required, and a slow one never blocks
 // a process, and a reader that comes back continues at its offset.
 //
 // When the command exits, the server kills every process that the command left behind. Fork, Snapshot and the calls of ReviewService that
@@ -306,7 +307,8 @@ func (c *execServiceClient) RemoveProcess(ctx context.Context, in *RemoveProcess
 // continue when the server is killed, or stopped with --keep-commands: the next server of the contexts directory has them, with all their
 // output. With overlay-userns they end with the server in any case.
 //
-// The server keeps each output stream by offset: the first 4 MiB and the last 12 MiB. A reader is not required, and a slow one never blocks
+// The server keeps each output stream by offset: the first 4 MiB and the last 12 MiB. If its disk takes no more, the process continues, and
+// the rest of the stream is dropped. A reader is not required, and a slow one never blocks
 // a process, and a reader that comes back continues at its offset.
 //
 // When the command exits, the server kills every process that the command left behind. Fork, Snapshot and the calls of ReviewService that

@@ -355,7 +355,7 @@ type EnforcedLimit struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The limit, in the unit of that field.
 	Value int64 `protobuf:"varint,2,opt,name=value,proto3" json:"value,omitempty"`
-	// "cgroup v2", "cgroup v1", "rlimit", "tmpfs", "proxy" or "server". Empty if nothing enforces the limit on this machine.
+	// "cgroup v2", "cgroup v1", "rlimit" (cpu_ms: for each process), "tmpfs", "proxy" or "server". Empty if nothing enforces the limit on this machine.
 	EnforcedBy    string `protobuf:"bytes,3,opt,name=enforced_by,json=enforcedBy,proto3" json:"enforced_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

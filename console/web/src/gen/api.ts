@@ -720,7 +720,9 @@ export interface Command {
    * Empty for a sandbox of its own. Commands of one context that name the same sandbox and profile share processes, /tmp, home and
    * loopback: one command's server answers the next command. The sandbox ends with its last command. What a command leaves behind in its
    * own session ends with the command, the rest with the sandbox. The name has up to 64 of the characters a-z, 0-9, '-', '_' and '.'.
-   * Errors: EMFILE (4 sandboxes of the context have names), EINVAL (the sandbox runs with another network).
+   * The limits memory_bytes, tmp_bytes, processes and cpu_percent are the sandbox's, as its first command has set them. Another command may
+   * leave them out.
+   * Errors: EMFILE (4 sandboxes of the context have names), EINVAL (the sandbox runs with another network or another such limit).
    */
   sandbox?: string;
   /** What standard input reads; up to 1 MiB. Without it and open_stdin, standard input is empty. */
@@ -1167,7 +1169,7 @@ export interface EndConsoleResponse {
 
 /** What a limit of a command is, and what enforces it. */
 export interface EnforcedLimit {
-  /** "cgroup v2", "cgroup v1", "rlimit", "tmpfs", "proxy" or "server". Empty if nothing enforces the limit on this machine. */
+  /** "cgroup v2", "cgroup v1", "rlimit" (cpu_ms: for each process), "tmpfs", "proxy" or "server". Empty if nothing enforces the limit on this machine. */
   enforcedBy?: string;
   /** The name of the field of ExecLimits, or "network_bytes" for what the proxy passes in both directions. */
   name?: string;
@@ -1215,7 +1217,10 @@ export interface EnsureReady {
 
 /** Limits of a command. 0 means the default. */
 export interface ExecLimits {
-  /** How much CPU time the command may use in all its processes, in ms. The server then kills it. The default is no limit. */
+  /**
+   * How much CPU time the command may use in all its processes, in ms. The server then kills it. The default is no limit. In a shared sandbox
+   * it bounds each process for itself, which the kernel then kills: the reason is EXIT_REASON_EXITED.
+   */
   cpuMs?: string;
   /** How much CPU time the command may use, in percent of one core: up to 100 for each core. The default is no limit. Needs a CPU cgroup. */
   cpuPercent?: number;
@@ -1223,7 +1228,8 @@ export interface ExecLimits {
   fileBytes?: string;
   /**
    * How much memory the command may use, with its /tmp, in bytes. The server kills it when it needs more. The default is 4 GiB. The limit
-   * applies only where the server has a memory cgroup: see Process.limits.
+   * applies only where the server has a memory cgroup: see Process.limits. A panel may set no more than the default, or than its profile sets,
+   * unless the operator's maxima permit it.
    */
   memoryBytes?: string;
   /** How many files each process may have open: 4096, up to 65536. */
@@ -1232,7 +1238,7 @@ export interface ExecLimits {
   outputBytes?: string;
   /** How many processes and threads may exist at once: 512, up to 32768. */
   processes?: number;
-  /** The size of /tmp, in bytes. The default is 1 GiB. */
+  /** The size of /tmp, in bytes. The default is 1 GiB. A panel may set no more, as with memory_bytes. */
   tmpBytes?: string;
   /** How long the command may run, in ms. The server then kills it. Up to 604800000, a week. */
   wallMs?: string;
@@ -1296,7 +1302,7 @@ export interface Exit {
   code?: number;
   /** How much CPU time the command used, in ms; 0 if it is not known. Needs a cgroup v2. */
   cpuMs?: string;
-  /** What went wrong, for EXIT_REASON_SANDBOX_FAILED. */
+  /** What went wrong, for EXIT_REASON_SANDBOX_FAILED. Otherwise why the server could not keep all output, such as a full disk; empty if it did. */
   detail?: string;
   /** When it ended, in ns since the epoch. */
   endedNs?: string;
@@ -1325,7 +1331,8 @@ export interface Exit {
  * - EXIT_REASON_LOST: The runner, which owns the processes, was killed, and the process with it. Of an output stream of more than 16 MiB only the first 4 MiB
  * are kept.
  * - EXIT_REASON_CPU: It used more CPU time than cpu_ms.
- * - EXIT_REASON_MEMORY: The kernel ended it, since it needed more than memory_bytes.
+ * - EXIT_REASON_MEMORY: The kernel ended it, since it needed more than memory_bytes. In a shared sandbox: since all commands together needed more; with a cgroup v2
+ * all of them end.
  * - EXIT_REASON_QUOTA: The context exceeded its quota while the command ran. Other commands of the context end too.
  * - EXIT_REASON_OUTPUT: It wrote more than output_bytes.
  */
@@ -3052,7 +3059,7 @@ export interface OtherContext {
 export interface Output {
   /** The bytes. */
   data?: string;
-  /** How many bytes before offset the server dropped and does not send. */
+  /** How many bytes before offset the server dropped and does not send. data is empty if no others follow. */
   dropped?: string;
   /** The offset of the data in the stream, in bytes. */
   offset?: string;

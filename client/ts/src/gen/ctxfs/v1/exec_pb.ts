@@ -128,7 +128,9 @@ export type Command = Message<"ctxfs.v1.Command"> & {
    * Empty for a sandbox of its own. Commands of one context that name the same sandbox and profile share processes, /tmp, home and
    * loopback: one command's server answers the next command. The sandbox ends with its last command. What a command leaves behind in its
    * own session ends with the command, the rest with the sandbox. The name has up to 64 of the characters a-z, 0-9, '-', '_' and '.'.
-   * Errors: EMFILE (4 sandboxes of the context have names), EINVAL (the sandbox runs with another network).
+   * The limits memory_bytes, tmp_bytes, processes and cpu_percent are the sandbox's, as its first command has set them. Another command may
+   * leave them out.
+   * Errors: EMFILE (4 sandboxes of the context have names), EINVAL (the sandbox runs with another network or another such limit).
    *
    * @generated from field: string sandbox = 21;
    */
@@ -206,7 +208,8 @@ export type ExecLimits = Message<"ctxfs.v1.ExecLimits"> & {
   wallMs: bigint;
 
   /**
-   * How much CPU time the command may use in all its processes, in ms. The server then kills it. The default is no limit.
+   * How much CPU time the command may use in all its processes, in ms. The server then kills it. The default is no limit. In a shared sandbox
+   * it bounds each process for itself, which the kernel then kills: the reason is EXIT_REASON_EXITED.
    *
    * @generated from field: int64 cpu_ms = 2;
    */
@@ -235,7 +238,8 @@ export type ExecLimits = Message<"ctxfs.v1.ExecLimits"> & {
 
   /**
    * How much memory the command may use, with its /tmp, in bytes. The server kills it when it needs more. The default is 4 GiB. The limit
-   * applies only where the server has a memory cgroup: see Process.limits.
+   * applies only where the server has a memory cgroup: see Process.limits. A panel may set no more than the default, or than its profile sets,
+   * unless the operator's maxima permit it.
    *
    * @generated from field: int64 memory_bytes = 6;
    */
@@ -256,7 +260,7 @@ export type ExecLimits = Message<"ctxfs.v1.ExecLimits"> & {
   outputBytes: bigint;
 
   /**
-   * The size of /tmp, in bytes. The default is 1 GiB.
+   * The size of /tmp, in bytes. The default is 1 GiB. A panel may set no more, as with memory_bytes.
    *
    * @generated from field: int64 tmp_bytes = 9;
    */
@@ -411,7 +415,7 @@ export type Exit = Message<"ctxfs.v1.Exit"> & {
   reason: ExitReason;
 
   /**
-   * What went wrong, for EXIT_REASON_SANDBOX_FAILED.
+   * What went wrong, for EXIT_REASON_SANDBOX_FAILED. Otherwise why the server could not keep all output, such as a full disk; empty if it did.
    *
    * @generated from field: string detail = 3;
    */
@@ -489,7 +493,7 @@ export type Output = Message<"ctxfs.v1.Output"> & {
   offset: bigint;
 
   /**
-   * How many bytes before offset the server dropped and does not send.
+   * How many bytes before offset the server dropped and does not send. data is empty if no others follow.
    *
    * @generated from field: int64 dropped = 3;
    */
@@ -1390,7 +1394,8 @@ export enum ExitReason {
   CPU = 8,
 
   /**
-   * The kernel ended it, since it needed more than memory_bytes.
+   * The kernel ended it, since it needed more than memory_bytes. In a shared sandbox: since all commands together needed more; with a cgroup v2
+   * all of them end.
    *
    * @generated from enum value: EXIT_REASON_MEMORY = 9;
    */
@@ -1468,7 +1473,8 @@ export const OutputStreamSchema: GenEnum<OutputStream> = /*@__PURE__*/
  * continue when the server is killed, or stopped with --keep-commands: the next server of the contexts directory has them, with all their
  * output. With overlay-userns they end with the server in any case.
  *
- * The server keeps each output stream by offset: the first 4 MiB and the last 12 MiB. A reader is not required, and a slow one never blocks
+ * The server keeps each output stream by offset: the first 4 MiB and the last 12 MiB. If its disk takes no more, the process continues, and
+ * the rest of the stream is dropped. A reader is not required, and a slow one never blocks
  * a process, and a reader that comes back continues at its offset.
  *
  * When the command exits, the server kills every process that the command left behind. Fork, Snapshot and the calls of ReviewService that

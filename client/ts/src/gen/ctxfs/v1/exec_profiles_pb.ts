@@ -185,7 +185,7 @@ export type EnforcedLimit = Message<"ctxfs.v1.EnforcedLimit"> & {
   value: bigint;
 
   /**
-   * "cgroup v2", "cgroup v1", "rlimit", "tmpfs", "proxy" or "server". Empty if nothing enforces the limit on this machine.
+   * "cgroup v2", "cgroup v1", "rlimit" (cpu_ms: for each process), "tmpfs", "proxy" or "server". Empty if nothing enforces the limit on this machine.
    *
    * @generated from field: string enforced_by = 3;
    */
