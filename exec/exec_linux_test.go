@@ -33,6 +33,12 @@ func TestMain(m *testing.M) {
 	if os.Getenv(helperVariable) != "" {
 		panic(helper())
 	}
+	if os.Getenv(groupVariable) != "" {
+		if err := groupHelper(); err != nil {
+			panic(err)
+		}
+		os.Exit(0)
+	}
 	if err := os.Setenv(secretVariable, "secret"); err != nil {
 		panic(err)
 	}
