@@ -473,6 +473,18 @@ func TestCloseEndsCommands(t *testing.T) {
 	}
 }
 
+// TestExplainAfterCloseFails asks an engine that has never run a command: it would try one.
+func TestExplainAfterCloseFails(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := s.Explain(t.Context(), Command{Context: testContext, Argv: []string{"true"}}); fserr.CodeOf(err) != fserr.EAGAIN {
+		t.Errorf("got %+v, %v", e, err)
+	}
+}
+
 func TestTooManyCommands(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "copy")
