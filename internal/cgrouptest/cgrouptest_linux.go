@@ -1,4 +1,3 @@
-// Package cgrouptest makes cgroups for tests.
 package cgrouptest
 
 import (
