@@ -59,7 +59,11 @@ func (a *app) printRecorded(p *ctxfsv1.Process) error {
 		text = fmt.Sprintf("ctxfs: to see what it changed: ctxfs diff --entry %d %s; to take it back: ctxfs undo %[1]d\n", n, show(p.GetContextId()))
 	}
 	if len(e.GetLeftOut()) > 0 {
-		text += "ctxfs: a panel changed these files too, and they are not recorded: " + show(strings.Join(e.GetLeftOut(), " ")) + "\n"
+		more := ""
+		if n := e.GetMoreLeftOut(); n > 0 {
+			more = fmt.Sprintf(" and %d more", n)
+		}
+		text += "ctxfs: a panel changed these files too, and they are not recorded: " + show(strings.Join(e.GetLeftOut(), " ")) + more + "\n"
 	}
 	if e.GetCheckpointError() != "" {
 		text += "ctxfs: what it changed could not be recorded: " + show(e.GetCheckpointError()) + "\n"

@@ -197,7 +197,9 @@ func (p *Process) launchIn(ctx context.Context, b *bundle, user User, l *plumbin
 	}
 	closeAll(l.theirs) // bwrap has them, and their ends show here
 	b.close()
-	if err := box.begin(ctx, p.table.cgroups, p.ID, p.cmd.Limits); err != nil {
+	// A start that is repeated after a crash finds the record: the command does not run twice.
+	record := func() error { return p.save(box.first, nil) }
+	if err := box.begin(ctx, p.table.cgroups, p.ID, p.cmd.Limits, record); err != nil {
 		return errors.Join(err, box.abort())
 	}
 	if init != nil {
@@ -259,12 +261,15 @@ func (p *Process) connectTerminal(box *box, user User, l *plumbing) error {
 	return nil
 }
 
-// begin confines a sandbox, and lets it start its command.
-func (b *box) begin(ctx context.Context, groups *cgroups, name string, l Limits) error {
+// begin confines a sandbox, and lets it start its command. ready is called before anything of the command runs.
+func (b *box) begin(ctx context.Context, groups *cgroups, name string, l Limits, ready func() error) error {
 	if err := b.identify(ctx); err != nil {
 		return err
 	}
 	if err := b.confine(groups, name, l); err != nil {
+		return err
+	}
+	if err := ready(); err != nil {
 		return err
 	}
 	return b.unblock()

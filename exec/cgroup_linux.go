@@ -101,14 +101,33 @@ func delegated() (string, error) {
 	if err != nil || len(mounts) == 0 || path == "" {
 		return "", err
 	}
-	dir := filepath.Join(mounts[0].Mountpoint, path)
+	return delegatedAt(filepath.Join(mounts[0].Mountpoint, path)), nil
+}
+
+// delegatedAt returns the delegated cgroup that a process in dir uses, "" if there is none. An engine that was here before may have moved the
+// process, or the one that started it, below the delegated cgroup.
+func delegatedAt(dir string) string {
+	switch {
+	case isDelegated(dir):
+		return dir
+	case filepath.Base(dir) == ownGroup && isDelegated(filepath.Dir(dir)):
+		return filepath.Dir(dir)
+	}
+	return ""
+}
+
+// ownGroup is the cgroup, below the delegated one, of the processes that are not in sandboxes.
+const ownGroup = "server"
+
+// isDelegated reports whether systemd has delegated a cgroup (https://systemd.io/CGROUP_DELEGATION).
+func isDelegated(dir string) bool {
 	mark := make([]byte, 8)
 	for _, name := range []string{"user.delegate", "trusted.delegate"} {
 		if n, err := unix.Getxattr(dir, name, mark); err == nil && string(mark[:n]) == "1" {
-			return dir, nil
+			return true
 		}
 	}
-	return "", nil
+	return false
 }
 
 // controllerOf returns the controller whose hierarchy of cgroup v1 a directory is in.
@@ -141,7 +160,7 @@ func (c *cgroups) open2(dir string) error {
 		control := filepath.Join(dir, "cgroup.subtree_control")
 		err := write(control, "+"+controller)
 		if errors.Is(err, unix.EBUSY) {
-			if err := moveBelow(dir, "server"); err != nil {
+			if err := moveBelow(dir, ownGroup); err != nil {
 				return err
 			}
 			err = write(control, "+"+controller)

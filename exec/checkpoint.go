@@ -29,6 +29,8 @@ type Recorded struct {
 	Entry int64
 	// LeftOut are paths that are not in the entry, since a caller of the server changed them too.
 	LeftOut []string
+	// MoreLeftOut is how many more of these there are.
+	MoreLeftOut int
 	// Err is why the changes could not be recorded. An engine that adopts the process does not know it.
 	Err error `json:"-"`
 }

@@ -162,38 +162,38 @@ func (t *Processes) Retire() {
 	t.running.Wait()
 }
 
-// Command is what to run.
+// Command is what to run. Its JSON leaves out what is not set: a later version that adds fields encodes the commands of this one as before.
 type Command struct {
-	Context contexts.ID
+	Context contexts.ID `json:",omitzero"`
 	// Argv is the program and its arguments.
-	Argv []string
+	Argv []string `json:",omitzero"`
 	// Cwd is the working directory, from the context's root.
-	Cwd string
+	Cwd string `json:",omitzero"`
 	// Env has further variables.
-	Env map[string]string
+	Env map[string]string `json:",omitzero"`
 	// Stdin is what standard input reads, unless OpenStdin leaves it to Process.Write.
-	Stdin     []byte
-	OpenStdin bool
-	Limits    Limits
+	Stdin     []byte `json:",omitzero"`
+	OpenStdin bool   `json:",omitzero"`
+	Limits    Limits `json:",omitzero"`
 	// ReadOnly shows the command the context's folder read-only.
-	ReadOnly bool
+	ReadOnly bool `json:",omitzero"`
 	// Pty gives the command a terminal of its own, and leaves it open for Process.Write; nil for none.
-	Pty *Pty
+	Pty *Pty `json:",omitzero"`
 	Identity
 	// KillAlone ends the process when its last caller leaves without Detach, and if none connects within attachTime.
-	KillAlone bool
+	KillAlone bool `json:",omitzero"`
 	// Checkpoint records what the command changes.
-	Checkpoint bool
+	Checkpoint bool `json:",omitzero"`
 	// DefaultWall is Limits.Wall if neither that nor the profile sets one.
-	DefaultWall time.Duration
+	DefaultWall time.Duration `json:",omitzero"`
 	// Profile is the name of a profile; "" means the default one.
-	Profile string
+	Profile string `json:",omitzero"`
 	// Sandbox is the name of a sandbox that commands share; "" means one of its own.
-	Sandbox string
+	Sandbox string `json:",omitzero"`
 	// Network changes that of the profile.
-	Network Network
+	Network Network `json:",omitzero"`
 	// OfPanel bounds the limits by Config.PanelMaxima too.
-	OfPanel bool
+	OfPanel bool `json:",omitzero"`
 }
 
 // Bounds of a Command, in bytes.
@@ -259,7 +259,7 @@ func (t *Processes) startNew(ctx context.Context, cmd Command) (*Process, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := t.enter(&cmd); err != nil {
+	if err := t.enter(&cmd, elsewhereOf(ctx)); err != nil {
 		return nil, err
 	}
 	p, err := t.start(ctx, cmd, plan)
@@ -270,23 +270,37 @@ func (t *Processes) startNew(ctx context.Context, cmd Command) (*Process, error)
 	return p, nil
 }
 
+// errStopping refuses what would start a program after Close or Retire.
+func errStopping() error { return &fserr.Error{Code: fserr.EAGAIN, Detail: "the server is stopping"} }
+
 // enter counts a process that is about to start; leave takes it back when it did not, or has ended.
-func (t *Processes) enter(cmd *Command) error {
+func (t *Processes) enter(cmd *Command, others Elsewhere) error {
 	id := cmd.Context
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return &fserr.Error{Code: fserr.EAGAIN, Detail: "the server is stopping"}
+		return errStopping()
 	}
-	if n := t.active[id]; n >= maxRunning {
+	if n := t.active[id] + others.Running; n >= maxRunning {
 		return &fserr.Error{Code: fserr.EMFILE, Detail: fmt.Sprintf("%d commands run in context '%s'", n, id), Hint: "wait until one has ended, or kill one"}
 	}
-	if err := t.takeName(cmd); err != nil {
+	if err := t.takeName(cmd, others.Names); err != nil {
 		return err
 	}
 	t.active[id]++
 	t.running.Add(1)
 	return nil
+}
+
+// work counts a call that uses the starter, which ends with Close. The caller calls done.
+func (t *Processes) work() (done func(), err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, errStopping()
+	}
+	t.running.Add(1)
+	return t.running.Done, nil
 }
 
 func (t *Processes) leave(cmd *Command) {
@@ -363,6 +377,10 @@ func (t *Processes) launch(ctx context.Context, access *contexts.Access, cmd Com
 		p.terminal.Store(&pty)
 	}
 	var err error
+	if p.asked, err = plan.asked.digest(p.ID); err != nil {
+		return nil, err
+	}
+	plan.asked.Stdin = nil
 	if p.dir, err = workingDirectory(access.Root, cmd.Cwd); err != nil {
 		return nil, err
 	}
@@ -376,12 +394,6 @@ func (t *Processes) launch(ctx context.Context, access *contexts.Access, cmd Com
 		}
 	}
 	if err := p.launch(ctx, access); err != nil {
-		p.discard()
-		return nil, err
-	}
-	if err := p.save(p.box.first, nil); err != nil {
-		_ = p.run.kill() // wait fails if it cannot be killed
-		_ = p.run.wait()
 		p.discard()
 		return nil, err
 	}

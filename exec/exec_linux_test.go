@@ -33,6 +33,12 @@ func TestMain(m *testing.M) {
 	if os.Getenv(helperVariable) != "" {
 		panic(helper())
 	}
+	if os.Getenv(groupVariable) != "" {
+		if err := groupHelper(); err != nil {
+			panic(err)
+		}
+		os.Exit(0)
+	}
 	if err := os.Setenv(secretVariable, "secret"); err != nil {
 		panic(err)
 	}
@@ -464,6 +470,18 @@ func TestCloseEndsCommands(t *testing.T) {
 	}
 	if _, err := s.Start(t.Context(), Command{Context: testContext, Argv: []string{"true"}}); fserr.CodeOf(err) != fserr.EAGAIN {
 		t.Errorf("start after close: %v", err)
+	}
+}
+
+// TestExplainAfterCloseFails asks an engine that has never run a command: it would try one.
+func TestExplainAfterCloseFails(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := s.Explain(t.Context(), Command{Context: testContext, Argv: []string{"true"}}); fserr.CodeOf(err) != fserr.EAGAIN {
+		t.Errorf("got %+v, %v", e, err)
 	}
 }
 

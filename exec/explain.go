@@ -46,6 +46,11 @@ func (t *Processes) Explain(ctx context.Context, cmd Command) (*Explanation, err
 	if err != nil {
 		return nil, err
 	}
+	done, err := t.work()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	if err := t.sandbox.probe(ctx, t.starter); err != nil {
 		return nil, err
 	}
@@ -90,3 +95,6 @@ func (t *Processes) limitsOf(l Limits, mode NetworkMode, p *Profile, shared bool
 	}
 	return list
 }
+
+// Enforcers returns what enforces the limits of each controller, by its name: memory, pids, cpu. A controller without a cgroup is not in it.
+func (t *Processes) Enforcers() map[string]string { return t.cgroups.by() }

@@ -2,10 +2,13 @@ package exec
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
-	"reflect"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts"
@@ -15,11 +18,11 @@ import (
 // Identity is how clients recognize a process. All of it is optional.
 type Identity struct {
 	// RequestID makes a start repeatable: up to 128 bytes.
-	RequestID string
+	RequestID string `json:",omitzero"`
 	// Name is for people: up to 64 of A-Z a-z 0-9 . _ -, and not "p-" first, as IDs have it. One process of a context that runs has it.
-	Name string
+	Name string `json:",omitzero"`
 	// Labels are the client's: up to 16, with keys of 1 to 64 bytes and values of up to 256.
-	Labels map[string]string
+	Labels map[string]string `json:",omitzero"`
 }
 
 // Bounds of an Identity.
@@ -60,12 +63,12 @@ type nameKey struct {
 func (c *Command) nameKey() nameKey    { return nameKey{c.Context, c.Name} }
 func (c *Command) requestKey() nameKey { return nameKey{c.Context, c.RequestID} }
 
-// takeName reserves the name of a command that is about to start. t.mu is held.
-func (t *Processes) takeName(cmd *Command) error {
+// takeName reserves the name of a command that is about to start. others are names that processes of other engines have. t.mu is held.
+func (t *Processes) takeName(cmd *Command, others []string) error {
 	if cmd.Name == "" {
 		return nil
 	}
-	if _, taken := t.names[cmd.nameKey()]; taken {
+	if _, taken := t.names[cmd.nameKey()]; taken || slices.Contains(others, cmd.Name) {
 		return &fserr.Error{Code: fserr.EEXIST, Detail: fmt.Sprintf("a process %q runs in context '%s'", cmd.Name, cmd.Context), Hint: "use another name, or end that process"}
 	}
 	t.names[cmd.nameKey()] = struct{}{}
@@ -117,24 +120,27 @@ func (t *Processes) decide(ctx context.Context, cmd Command, r *request) (*Proce
 	return p, nil
 }
 
-// sameCommand fails if a process was started with another command.
+// sameCommand fails if a process was started with another command. What an earlier version started is not compared.
 func sameCommand(p *Process, cmd *Command) error {
-	if reflect.DeepEqual(p.plan.asked, cmd.summed()) {
-		return nil
+	asked, err := cmd.digest(p.ID)
+	if err != nil || p.asked == "" || p.asked == asked {
+		return err
 	}
 	return &fserr.Error{
 		Code: fserr.EEXIST, Detail: fmt.Sprintf("request_id %q started process %s with another command", cmd.RequestID, p.ID), Hint: "use a new request_id for a new command",
 	}
 }
 
-// summed returns the command with the SHA-256 of its input in place of the input, which is not kept.
-func (c *Command) summed() Command {
-	out := *c
-	if len(c.Stdin) > 0 {
-		sum := sha256.Sum256(c.Stdin)
-		out.Stdin = sum[:]
+// digest returns a text that only equal commands have, for a record: it shows neither the environment nor the input, which may hold secrets.
+// The process ID makes the digests of equal commands differ.
+func (c *Command) digest(process string) (string, error) {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return "", fmt.Errorf("encode a command: %w", err)
 	}
-	return out
+	sum := hmac.New(sha256.New, []byte(process))
+	sum.Write(data)
+	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
 // forgetRequest forgets the request ID of a process. t.mu is held.
@@ -146,3 +152,49 @@ func (t *Processes) forgetRequest(p *Process) {
 
 // attachTime is the default of Processes.attachTime.
 const attachTime = 30 * time.Second
+
+// Elsewhere is what other engines have of a context: those of earlier versions, which run their processes to the end and start no other. It
+// counts with what this engine has.
+type Elsewhere struct {
+	// Running is how many processes start or run.
+	Running int
+	// Names are the names of these.
+	Names []string
+}
+
+type elsewhereKey struct{}
+
+// WithElsewhere returns a context for Start.
+func WithElsewhere(ctx context.Context, e Elsewhere) context.Context {
+	return context.WithValue(ctx, elsewhereKey{}, e)
+}
+
+func elsewhereOf(ctx context.Context) Elsewhere {
+	e, _ := ctx.Value(elsewhereKey{}).(Elsewhere) // usually there is one engine
+	return e
+}
+
+// Has returns what the engine has of a context, for the Start of another engine, and whether it knows a process that was started with a
+// request ID. It waits for a start with that ID that is under way.
+func (t *Processes) Has(ctx context.Context, id contexts.ID, requestID string) (e Elsewhere, known bool, err error) {
+	t.mu.Lock()
+	e.Running = t.active[id]
+	for key := range t.names {
+		if key.context == id {
+			e.Names = append(e.Names, key.name)
+		}
+	}
+	r := t.requests[nameKey{id, requestID}]
+	t.mu.Unlock()
+	if r == nil {
+		return e, false, nil
+	}
+	select {
+	case <-r.decided:
+	case <-ctx.Done():
+		return e, false, ctx.Err()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return e, r.process != nil, nil
+}

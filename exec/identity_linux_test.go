@@ -2,6 +2,9 @@ package exec
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -54,6 +57,61 @@ func TestRequestIDStartsOnce(t *testing.T) {
 	}
 	if p := s.begin(cmd); p.ID == ids[0] {
 		t.Error("the ID of a removed process returned it")
+	}
+}
+
+// TestRequestIDOutlivesItsEngine has another engine adopt what one left, as after a crash.
+func TestRequestIDOutlivesItsEngine(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	cmd := Command{
+		Context: testContext, Argv: []string{"sh", "-c", "cat; echo x >> count"}, Stdin: []byte("secret input"), Env: map[string]string{"A": "secret variable"},
+		Limits: Limits{Files: 50}, Identity: Identity{RequestID: "r", Name: "n"},
+	}
+	ended := s.begin(cmd)
+	s.result(ended)
+	running := s.begin(Command{Argv: []string{"sleep", "1000"}, Identity: Identity{RequestID: "r2", Name: "n2"}})
+	left := filepath.Join(t.TempDir(), "left")
+	if err := os.CopyFS(left, os.DirFS(s.cfg.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"r": true, "r2": true, "r3": false, "": false} {
+		e, known, err := Left(left, testContext, name)
+		if err != nil || known != want || e.Running != 1 || !slices.Equal(e.Names, []string{"n2"}) {
+			t.Errorf("of request ID %q it left %+v, %v, %v", name, e, known, err)
+		}
+		if other, known, err := Left(left, "ctx_b", name); err != nil || known || other.Running > 0 {
+			t.Errorf("in another context it left %+v, %v, %v", other, known, err)
+		}
+	}
+	record, err := os.ReadFile(filepath.Join(left, ended.ID+recordSuffix))
+	if err != nil || strings.Contains(string(record), "secret") || strings.Contains(string(record), "c2VjcmV0") { // in base64
+		t.Errorf("the record is %s, %v", record, err)
+	}
+
+	next := openEngine(t, filepath.Join(t.TempDir(), "own"))
+	if err := next.Adopt(t.Context(), left); err != nil { // which ends what runs
+		t.Fatal(err)
+	}
+	if p, err := next.Start(t.Context(), cmd); err != nil || p.ID != ended.ID {
+		t.Errorf("the repeated start: %v, %v", p, err)
+	}
+	for what, change := range map[string]func(c *Command){
+		"argv": func(c *Command) { c.Argv = []string{"true"} }, "env": func(c *Command) { c.Env = map[string]string{"A": ""} },
+		"stdin": func(c *Command) { c.Stdin = nil }, "limits": func(c *Command) { c.Limits.Files++ }, "name": func(c *Command) { c.Name = "" },
+	} {
+		other := cmd
+		change(&other)
+		if p, err := next.Start(t.Context(), other); fserr.CodeOf(err) != fserr.EEXIST {
+			t.Errorf("with another %s: %v, %v", what, p, err)
+		}
+	}
+	lost := Command{Context: testContext, Argv: []string{"sleep", "1000"}, Identity: Identity{RequestID: "r2", Name: "n2"}}
+	if p, err := next.Start(t.Context(), lost); err != nil || p.ID != running.ID || p.Ended().Reason != Lost {
+		t.Errorf("the repeated start of a lost command: %v, %v", p, err)
+	}
+	if len(next.names) > 0 {
+		t.Errorf("names of processes that have ended are taken: %v", next.names)
 	}
 }
 

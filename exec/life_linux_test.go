@@ -16,6 +16,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/cgrouptest"
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 )
 
@@ -41,7 +42,8 @@ func mounts(t *testing.T, workspace string) int {
 
 // TestManyCommandsLeaveNothing runs 200 commands, eight at a time. It does not run beside other tests, whose descriptors would count.
 func TestManyCommandsLeaveNothing(t *testing.T) { //nolint:paralleltest // see above
-	s := newSite(t, "copy")
+	groups := cgrouptest.All(t)
+	s := cgroupSite(t, groups...)
 	s.result(s.start("true")) // opens what stays open
 	descriptors, mounted := count(t, "/proc/self/fd"), mounts(t, s.workspace)
 	var wg sync.WaitGroup
@@ -74,6 +76,9 @@ func TestManyCommandsLeaveNothing(t *testing.T) { //nolint:paralleltest // see a
 	}
 	if left := sandboxed(t, s.workspace); len(left) > 0 {
 		t.Errorf("processes left: %v", left)
+	}
+	if left := cgrouptest.Left(groups); len(left) > 0 {
+		t.Errorf("cgroups left: %v", left)
 	}
 	if now := count(t, "/proc/self/fd"); now > descriptors {
 		t.Errorf("%d descriptors, before %d", now, descriptors)

@@ -1,12 +1,13 @@
 package exec
 
 import (
+	"context"
 	"fmt"
 	"os"
+	osexec "os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/cgrouptest"
 )
 
 func TestLimitsEndCommandWithTheirReason(t *testing.T) {
@@ -74,45 +76,6 @@ func TestQuotaIsNotExceededByLess(t *testing.T) {
 	}
 }
 
-// cgroupCount makes the names of cgroups distinct.
-var cgroupCount atomic.Int64
-
-// testCgroup makes a cgroup below the one of this process, in the hierarchy of a controller, or in that of cgroup v2 ("").
-func testCgroup(t *testing.T, controller string) string {
-	t.Helper()
-	own, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		t.Skip("no cgroups: ", err)
-	}
-	mounts, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := ""
-	for line := range strings.Lines(string(own)) {
-		if f := strings.SplitN(strings.TrimSpace(line), ":", 3); len(f) == 3 && slices.Contains(strings.Split(f[1], ","), controller) {
-			path = f[2]
-		}
-	}
-	for line := range strings.Lines(string(mounts)) {
-		f := strings.Fields(line)
-		if (controller == "" && f[2] == "cgroup2") || (controller != "" && f[2] == "cgroup" && slices.Contains(strings.Split(f[3], ","), controller)) {
-			dir := filepath.Join(f[1], path, fmt.Sprintf("ctxfs-test-%d-%d", os.Getpid(), cgroupCount.Add(1)))
-			if err := os.Mkdir(dir, 0o755); err != nil {
-				t.Skip("no cgroup can be made: ", err)
-			}
-			t.Cleanup(func() {
-				if err := unix.Rmdir(dir); err != nil {
-					t.Errorf("a sandbox left its cgroup: %v", err)
-				}
-			})
-			return dir
-		}
-	}
-	t.Skipf("no cgroup hierarchy with %q", controller)
-	return ""
-}
-
 // cgroupSite is a site whose sandboxes have cgroups below dirs.
 func cgroupSite(t *testing.T, dirs ...string) *site {
 	return newSiteWith(t, "copy", func(_ *contexts.Config, c *Config) { c.Cgroups = dirs })
@@ -121,7 +84,7 @@ func cgroupSite(t *testing.T, dirs ...string) *site {
 // TestMemoryBombEndsItself lets a command take more memory than it may, while the server reads a file of the context.
 func TestMemoryBombEndsItself(t *testing.T) {
 	t.Parallel()
-	s := cgroupSite(t, testCgroup(t, "memory"))
+	s := cgroupSite(t, cgrouptest.Need(t, "memory"))
 	a, err := s.contexts.Acquire(t.Context(), testContext, contexts.Read)
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +109,7 @@ func TestMemoryBombEndsItself(t *testing.T) {
 
 func TestCPUPercentSlowsCommand(t *testing.T) {
 	t.Parallel()
-	s := cgroupSite(t, testCgroup(t, "cpu"))
+	s := cgroupSite(t, cgrouptest.Need(t, "cpu"))
 	p := s.begin(Command{Argv: []string{"sh", "-c", "trap '' TERM; while :; do :; done"}, Limits: Limits{CPUPercent: 10, Wall: 2 * time.Second}})
 	var used time.Duration
 	for p.Ended() == nil {
@@ -160,7 +123,7 @@ func TestCPUPercentSlowsCommand(t *testing.T) {
 
 func TestPIDsOfCgroupBoundProcesses(t *testing.T) {
 	t.Parallel()
-	s := cgroupSite(t, testCgroup(t, "pids"))
+	s := cgroupSite(t, cgrouptest.Need(t, "pids"))
 	p := s.begin(Command{Argv: []string{"sh", "-c", "for i in $(seq 100); do sleep 100 & done; wait"}, Limits: Limits{Processes: 20}})
 	if got := p.Enforced(); !slices.Contains(got, Enforced{"processes", 20, byCgroup1}) {
 		t.Errorf("the limits are %v", got)
@@ -174,7 +137,7 @@ func TestPIDsOfCgroupBoundProcesses(t *testing.T) {
 // TestCgroupFreezesCommand pauses a command by its cgroup v2, which a stopped shell does not see.
 func TestCgroupFreezesCommand(t *testing.T) {
 	t.Parallel()
-	s := cgroupSite(t, testCgroup(t, ""))
+	s := cgroupSite(t, cgrouptest.Need(t, ""))
 	p := s.start("echo ready; i=0; while :; do i=$((i+1)); echo $i > n.new; mv n.new n; done")
 	s.awaitOutput(p, "ready")
 	awaitChange(t, func() bool {
@@ -228,7 +191,7 @@ func TestEnforcedSaysWhatHolds(t *testing.T) {
 func TestCgroupsOfKilledServerAreSwept(t *testing.T) {
 	t.Parallel()
 	needSandbox(t)
-	dir := testCgroup(t, "")
+	dir := cgrouptest.Need(t, "")
 	left := filepath.Join(dir, groupPrefix+"left")
 	if err := os.Mkdir(left, 0o755); err != nil {
 		t.Fatal(err)
@@ -240,5 +203,54 @@ func TestCgroupsOfKilledServerAreSwept(t *testing.T) {
 	s.result(s.start("true"))
 	if got, err := filepath.Glob(filepath.Join(dir, "*", "cgroup.procs")); err != nil || len(got) > 0 {
 		t.Errorf("cgroups are left: %q, %v", got, err)
+	}
+}
+
+// groupVariable makes the test program an engine in the cgroup that it is started in.
+const groupVariable = "CTXFS_TEST_GROUP_HELPER"
+
+// groupHelper prints the cgroup that an engine takes, and that of the next engine, which it starts. Between the two it moves itself as an
+// engine does once it makes cgroups with limits.
+func groupHelper() error {
+	c, err := openCgroups(nil)
+	if err != nil {
+		return err
+	}
+	fmt.Println(c.v2)
+	if os.Getenv(groupVariable) == "next" || c.v2 == "" {
+		return nil
+	}
+	if err := moveBelow(c.v2, ownGroup); err != nil {
+		return err
+	}
+	next := osexec.CommandContext(context.Background(), "/proc/self/exe")
+	next.Env, next.Stdout, next.Stderr = append(os.Environ(), groupVariable+"=next"), os.Stdout, os.Stderr
+	return next.Run()
+}
+
+// TestNextEngineFindsDelegatedCgroup starts an engine in a cgroup that is marked as systemd does, and a second one from it: as after a crash of
+// a runner.
+func TestNextEngineFindsDelegatedCgroup(t *testing.T) {
+	t.Parallel()
+	dir := cgrouptest.Need(t, "")
+	own := filepath.Join(dir, ownGroup)
+	t.Cleanup(func() {
+		if err := (&cgroup{v2: own}).remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := unix.Setxattr(dir, "user.delegate", []byte("1"), 0); err != nil {
+		t.Skip("a cgroup cannot be marked: ", err)
+	}
+	engine := osexec.CommandContext(t.Context(), "sh", "-c", `echo $$ >"$1/cgroup.procs" && exec "$2"`, "sh", dir, os.Args[0])
+	engine.Env = append(os.Environ(), groupVariable+"=first")
+	out, err := engine.CombinedOutput()
+	if want := dir + "\n" + dir + "\n"; err != nil || string(out) != want {
+		t.Errorf("the engines took %q, %v; want %q", out, err, want)
+	}
+	for name, want := range map[string]string{dir: dir, own: dir, filepath.Join(dir, "app"): "", filepath.Join(own, ownGroup): ""} {
+		if got := delegatedAt(name); got != want {
+			t.Errorf("in %s an engine takes %q, want %q", name, got, want)
+		}
 	}
 }

@@ -14,9 +14,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
 	osexec "os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -128,54 +126,6 @@ func lockFile(tarball []byte) string {
 
 // byNames permits the names of the test.
 func byNames(list ...string) Network { return Network{Mode: NetworkAllowed, Names: list} }
-
-// TestPackageManagersWorkByNames runs real programs against a registry, which they reach through the proxy alone.
-func TestPackageManagersWorkByNames(t *testing.T) {
-	t.Parallel()
-	s := newSiteWith(t, "copy", func(_ *contexts.Config, c *Config) { c.Upstream = internet(t, registry(t)) })
-	tarball := npmPackage(t)
-	app := filepath.Join(s.workspace, ".contexts", string(testContext), "app")
-	for name, content := range map[string]string{
-		"package.json": `{"name":"app","version":"1.0.0","dependencies":{"left":"1.0.0"}}`, "package-lock.json": lockFile(tarball),
-		"go.mod": "module app\n\ngo 1.20\n\nrequire registry.test/left v1.0.0\n",
-	} {
-		if err := os.WriteFile(filepath.Join(app, name), []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Chmod(app, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	for program, c := range map[string]struct {
-		script, out string
-		env         map[string]string
-	}{
-		"curl": {"curl -sS http://registry.test/hello && curl -sS --proxy $ALL_PROXY http://registry.test/hello", "hello from outside\nhello from outside\n", nil},
-		"git":  {"git clone -q http://registry.test/repo.git clone && git -C clone log --format=%s", "first\n", nil},
-		"npm":  {"npm ci --loglevel=http >&2 && node -p 'require(\"left\")'", "left\n", map[string]string{"npm_config_registry": "http://registry.test/"}},
-		"pip3": {
-			"pip3 install -q --break-system-packages --target lib left && PYTHONPATH=lib python3 -c 'import left; print(left.side)'", "left\n",
-			map[string]string{"PIP_INDEX_URL": "http://registry.test/simple/", "PIP_TRUSTED_HOST": "registry.test"},
-		},
-		"go": {
-			"PATH=/usr/local/go/bin:$PATH; go mod download && go list -m -f '{{.Version}}' registry.test/left", "v1.0.0\n",
-			map[string]string{"GOPROXY": "http://registry.test", "GOSUMDB": "off", "GOFLAGS": "-mod=mod"},
-		},
-	} {
-		t.Run(program, func(t *testing.T) {
-			t.Parallel()
-			s := s.in(t)
-			if exit, _, _ := s.result(s.begin(Command{Argv: []string{"sh", "-c", "PATH=/usr/local/go/bin:$PATH; command -v " + program}})); exit.Code != 0 {
-				t.Skip("a sandbox has no ", program)
-			}
-			p := s.begin(Command{Argv: []string{"sh", "-c", c.script}, Cwd: "app", Env: c.env, Network: byNames("registry.test")})
-			exit, out, stderr := s.result(p)
-			if exit.Code != 0 || out != c.out {
-				t.Errorf("got %+v, %q, %q; refused %+v", exit, out, stderr, p.Refusals())
-			}
-		})
-	}
-}
 
 // TestNetworkAttacks tries from the inside to reach what the rules forbid: by the proxy, and around it.
 func TestNetworkAttacks(t *testing.T) {

@@ -21,7 +21,7 @@ type plan struct {
 	// env has the variables besides those of every command.
 	env    map[string]string
 	limits Limits
-	// asked is the command as the caller gave it, with the sum of its input.
+	// asked is the command as the caller gave it. A process does not keep the input.
 	asked Command
 }
 
@@ -31,7 +31,7 @@ func (t *Processes) plan(cmd *Command) (*plan, error) {
 	if cmd.OfPanel {
 		most = t.cfg.PanelMaxima
 	}
-	asked := cmd.summed()
+	asked := *cmd
 	out, err := t.cfg.Profiles.plan(cmd, most)
 	if err != nil {
 		return nil, err

@@ -89,7 +89,10 @@ type Process struct {
 	ID    string
 	table *Processes
 	cmd   Command
-	plan  *plan
+	// asked is the digest of the command as its caller gave it; "" if an earlier version started it.
+	asked string
+	// plan is nil if an earlier engine started the process.
+	plan *plan
 	// dir is the working directory within the sandbox.
 	dir     string
 	started time.Time

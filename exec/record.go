@@ -9,13 +9,17 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/ctxfs/ctxfs/contexts"
 )
 
 // record is what Config.Dir keeps of a process, beside its output, for the engine that finds the directory after this one was killed.
 type record struct {
 	ID string `json:"id"`
 	// Command has neither the environment nor the input, which may hold secrets.
-	Command Command   `json:"command"`
+	Command Command `json:"command"`
+	// Asked is Process.asked.
+	Asked   string    `json:"asked,omitempty"`
 	Started time.Time `json:"started"`
 	// Sandbox is process 1 of the sandbox.
 	Sandbox identity `json:"sandbox"`
@@ -41,7 +45,7 @@ var spoolSuffixes = [2]string{Stdout: ".out", Stderr: ".err"}
 
 // save writes the record of the process. exit is nil while it runs.
 func (p *Process) save(sandbox identity, exit *Exit) error {
-	r := record{ID: p.ID, Command: p.cmd, Started: p.started, Sandbox: sandbox, Exit: exit}
+	r := record{ID: p.ID, Command: p.cmd, Asked: p.asked, Started: p.started, Sandbox: sandbox, Exit: exit}
 	r.Command.Env, r.Command.Stdin = nil, nil
 	for i, s := range p.spools {
 		kept, _ := s.failure()
@@ -147,9 +151,9 @@ func (t *Processes) Adopt(ctx context.Context, dir string) error {
 	return nil
 }
 
-// revive adds the process of a record, which has ended.
+// revive adds the process of a record, which has ended. A start with its request ID returns it. Its name is free: names are of processes that run.
 func (t *Processes) revive(dir string, r record) (*Process, error) {
-	p := &Process{ID: r.ID, table: t, cmd: r.Command, started: r.Started, done: make(chan struct{}), kills: make(chan kill, 1), input: make(chan struct{}, 1)}
+	p := &Process{ID: r.ID, table: t, cmd: r.Command, asked: r.Asked, started: r.Started, done: make(chan struct{}), kills: make(chan kill, 1), input: make(chan struct{}, 1)}
 	for i, suffix := range spoolSuffixes {
 		path := filepath.Join(t.cfg.Dir, p.ID+suffix)
 		if err := moved(filepath.Join(dir, p.ID+suffix), path); err != nil {
@@ -174,6 +178,9 @@ func (t *Processes) revive(dir string, r record) (*Process, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.byID[p.ID] = p
+	if key := p.cmd.requestKey(); key.name != "" && t.requests[key] == nil {
+		t.requests[key] = &request{decided: p.done, process: p}
+	}
 	return p, nil
 }
 
@@ -205,6 +212,22 @@ func endedSpool(path string, known bool, size, unkept int64) (*spool, error) {
 		}
 	}
 	return &spool{path: path, size: size, kept: size - unkept, reserved: size - unkept, ended: true}, nil
+}
+
+// Left is Processes.Has for the directory of an engine that has ended, before another adopts it.
+func Left(dir string, id contexts.ID, requestID string) (e Elsewhere, known bool, err error) {
+	list, err := records(dir)
+	for _, r := range list {
+		if r.Command.Context != id {
+			continue
+		}
+		known = known || requestID != "" && r.Command.RequestID == requestID
+		if r.Exit == nil {
+			e.Running++
+			e.Names = append(e.Names, r.Command.Name)
+		}
+	}
+	return e, known, err
 }
 
 // Running returns how many processes start or run.

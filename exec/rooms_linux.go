@@ -288,7 +288,7 @@ func (r *room) begin(ctx context.Context, root *os.File, user User) (err error) 
 	}
 	closeAll(l.theirs)
 	b.close() // bwrap has the files, and their ends show here
-	if err = box.begin(ctx, r.table.cgroups, "s-"+strings.ToLower(rand.Text()[:10]), r.plan.limits); err == nil {
+	if err = box.begin(ctx, r.table.cgroups, "s-"+strings.ToLower(rand.Text()[:10]), r.plan.limits, func() error { return nil }); err == nil {
 		err = box.serve(ctx, init, r.table, r.plan, r.reportUse)
 	}
 	if err != nil {
@@ -386,7 +386,10 @@ func (p *Process) launchShared(ctx context.Context, root *os.File, user User, l 
 	}
 	p.cmd.Limits = r.limits(p.cmd.Limits)
 	m := &member{room: r, process: p, started: make(chan report, 1), exited: make(chan int, 1), memoryKills: r.box.cgroup.memoryKills()}
-	if err = m.begin(user, l); err == nil {
+	if err = p.save(r.box.first, nil); err == nil { // before it runs: see launchIn
+		err = m.begin(user, l)
+	}
+	if err == nil {
 		return m.awaitStart(ctx)
 	}
 	r.leave()

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/cgrouptest"
 )
 
 // inRoom runs a shell command in the shared sandbox "dev".
@@ -120,7 +121,7 @@ func TestLimitsOfSharedSandbox(t *testing.T) {
 // cgroup v2.
 func TestMemoryOfSharedSandbox(t *testing.T) {
 	t.Parallel()
-	s := cgroupSite(t, testCgroup(t, "memory"))
+	s := cgroupSite(t, cgrouptest.Need(t, "memory"))
 	keeper := s.begin(Command{Sandbox: "dev", Limits: Limits{MemoryBytes: 64 << 20}, Argv: []string{"sh", "-c", "echo ready; exec sleep 1000"}})
 	s.awaitOutput(keeper, "ready")
 	own := s.inRoom("kill -9 $$")

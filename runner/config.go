@@ -1,6 +1,8 @@
 package runner
 
 import (
+	"context"
+
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -28,6 +30,8 @@ type Config struct {
 
 	// closed is closed with the Runners.
 	closed chan struct{}
+	// reap ends what a runner left; nil means exec.Reap.
+	reap func(ctx context.Context, dir string) error
 }
 
 // processOf returns the process that a request names, itself or in one of its messages; "" if it names none.

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"runtime/debug"
 
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -14,6 +16,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/ctxfs/ctxfs/exec"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/internal/method"
@@ -25,8 +28,8 @@ var errGone = &fserr.Error{Code: fserr.EAGAIN, Detail: "the process that runs co
 
 // backend is where calls go.
 type backend interface {
-	// conn returns the connection to the runner that answers a request.
-	conn(ctx context.Context, req proto.Message) (grpc.ClientConnInterface, error)
+	// conn returns the connection to the runner that answers a request, and the context of the call.
+	conn(ctx context.Context, req proto.Message) (context.Context, grpc.ClientConnInterface, error)
 	// invoke makes a unary call.
 	invoke(ctx context.Context, method string, req, resp proto.Message) error
 }
@@ -106,7 +109,7 @@ func (r *route) stream(desc grpc.StreamDesc, caller grpc.ServerStream) error {
 func (r *route) try(desc grpc.StreamDesc, caller grpc.ServerStream, first proto.Message) (begun bool, err error) {
 	ctx, cancel := context.WithCancel(withCaller(caller.Context()))
 	defer cancel()
-	cc, err := r.backend.conn(ctx, first)
+	ctx, cc, err := r.backend.conn(ctx, first)
 	if err != nil {
 		return false, err
 	}
@@ -192,13 +195,49 @@ func withCaller(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, metadata.Pairs(callerKey, string(data)))
 }
 
-// caller returns a context with the identity that the server passed. It fails if there is none: a call must not count as a host's by accident.
+// caller returns a context with the identity that the server passed, and with what other runners have. It fails if there is no identity: a call
+// must not count as a host's by accident.
 func caller(ctx context.Context) (context.Context, error) {
 	var id panels.Identity
-	if values := metadata.ValueFromIncomingContext(ctx, callerKey); len(values) == 1 && json.Unmarshal([]byte(values[0]), &id) == nil {
-		return panels.WithIdentity(ctx, id), nil
+	values := metadata.ValueFromIncomingContext(ctx, callerKey)
+	if len(values) != 1 || json.Unmarshal([]byte(values[0]), &id) != nil {
+		return nil, status.Error(codes.PermissionDenied, "the call has no caller")
 	}
-	return nil, status.Error(codes.PermissionDenied, "the call has no caller")
+	var others exec.Elsewhere
+	if values := metadata.ValueFromIncomingContext(ctx, elsewhereKey); len(values) == 1 && json.Unmarshal([]byte(values[0]), &others) == nil {
+		ctx = exec.WithElsewhere(ctx, others)
+	}
+	return panels.WithIdentity(ctx, id), nil
+}
+
+// elsewhereKey is the metadata key of what other runners have of the context of a start.
+const elsewhereKey = "ctxfs-elsewhere-bin"
+
+// withElsewhere adds what other runners have to the context of withCaller.
+func withElsewhere(ctx context.Context, others exec.Elsewhere) (context.Context, error) {
+	data, err := json.Marshal(others)
+	return metadata.AppendToOutgoingContext(ctx, elsewhereKey, string(data)), err
+}
+
+// recovered is deferred: a panic fails the call that it is in, and not the runner with all its commands.
+func recovered(log *zap.Logger, call string, err *error) {
+	if p := recover(); p != nil {
+		log.Error("a call panicked", zap.String("op", call), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+		*err = fserrpb.ToStatus(&fserr.Error{Code: fserr.EIO, Detail: "internal error", Hint: "exec/runner.log in the server's state has the cause"})
+	}
+}
+
+// asRunner has a server identify the caller of each call, and survive panics in calls.
+func asRunner(log *zap.Logger) []grpc.ServerOption {
+	unary := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
+		defer recovered(log, info.FullMethod, &err)
+		return handle(ctx, req)
+	}
+	stream := func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
+		defer recovered(log, info.FullMethod, &err)
+		return handle(srv, stream)
+	}
+	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(unary, asCaller), grpc.ChainStreamInterceptor(stream, asCallerStream)}
 }
 
 func asCaller(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"testing"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -24,12 +27,16 @@ import (
 // behind is the service behind a front.
 type behind struct {
 	ctxfsv1.UnimplementedFsServiceServer
-	left chan error
+	left   chan error
+	logged *observer.ObservedLogs
 }
 
 func (b *behind) Stat(ctx context.Context, req *ctxfsv1.StatRequest) (*ctxfsv1.StatResponse, error) {
 	if id := panels.IdentityFrom(ctx); id.Panel != "panels/a" || id.Role != panels.RolePanel {
 		return nil, status.Errorf(codes.Unauthenticated, "called by %+v", id)
+	}
+	if req.GetPath() == "/panic" {
+		panic("no such luck")
 	}
 	return nil, fserrpb.ToStatus(&fserr.Error{Code: fserr.ENOENT, Op: "stat", Path: req.GetPath()})
 }
@@ -59,7 +66,10 @@ func (b *behind) Session(stream grpc.BidiStreamingServer[ctxfsv1.SessionRequest,
 }
 
 // Glob sends three parts.
-func (b *behind) Glob(_ *ctxfsv1.GlobRequest, stream grpc.ServerStreamingServer[ctxfsv1.GlobResponse]) error {
+func (b *behind) Glob(req *ctxfsv1.GlobRequest, stream grpc.ServerStreamingServer[ctxfsv1.GlobResponse]) error {
+	if req.GetPath() == "/panic" {
+		panic("no such luck")
+	}
 	for range 3 {
 		if err := stream.Send(&ctxfsv1.GlobResponse{}); err != nil {
 			return err
@@ -71,7 +81,9 @@ func (b *behind) Glob(_ *ctxfsv1.GlobRequest, stream grpc.ServerStreamingServer[
 // one is a backend with one connection.
 type one struct{ cc *grpc.ClientConn }
 
-func (o one) conn(context.Context, proto.Message) (grpc.ClientConnInterface, error) { return o.cc, nil }
+func (o one) conn(ctx context.Context, _ proto.Message) (context.Context, grpc.ClientConnInterface, error) {
+	return ctx, o.cc, nil
+}
 
 func (o one) invoke(ctx context.Context, name string, req, resp proto.Message) error {
 	return o.cc.Invoke(ctx, name, req, resp)
@@ -102,8 +114,9 @@ func served(t *testing.T, register func(*grpc.Server), opts ...grpc.ServerOption
 // fronted returns a client of a front, whose caller is a panel, and the service behind it.
 func fronted(t *testing.T) (ctxfsv1.FsServiceClient, *behind) {
 	t.Helper()
-	b := &behind{left: make(chan error, 1)}
-	back := served(t, func(s *grpc.Server) { ctxfsv1.RegisterFsServiceServer(s, b) }, grpc.UnaryInterceptor(asCaller), grpc.StreamInterceptor(asCallerStream))
+	core, logged := observer.New(zap.ErrorLevel)
+	b := &behind{left: make(chan error, 1), logged: logged}
+	back := served(t, func(s *grpc.Server) { ctxfsv1.RegisterFsServiceServer(s, b) }, asRunner(zap.New(core))...)
 	desc, err := front(&ctxfsv1.FsService_ServiceDesc, one{back})
 	if err != nil {
 		t.Fatal(err)
@@ -181,7 +194,8 @@ func TestFrontCallEndsWithItsCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	leave()
-	if err := <-b.left; !errors.Is(err, context.Canceled) {
+	// The call ends while it waits, or before it received what it waits after.
+	if err := <-b.left; !errors.Is(err, context.Canceled) && status.Code(err) != codes.Canceled {
 		t.Errorf("behind the front: %v", err)
 	}
 }
@@ -212,5 +226,31 @@ func TestCallWithoutCallerIsRefused(t *testing.T) {
 		if called || status.Code(err) != codes.PermissionDenied {
 			t.Errorf("%s: called %v, %v", name, called, err)
 		}
+	}
+}
+
+// TestPanicFailsItsCallOnly makes calls that panic, and one that does not.
+func TestPanicFailsItsCallOnly(t *testing.T) {
+	t.Parallel()
+	c, b := fronted(t)
+	_, err := c.Stat(t.Context(), &ctxfsv1.StatRequest{Path: "/panic"})
+	stream, streamErr := c.Glob(t.Context(), &ctxfsv1.GlobRequest{Path: "/panic"})
+	if streamErr == nil {
+		_, streamErr = stream.Recv()
+	}
+	if status.Code(err) != codes.Internal || status.Code(streamErr) != codes.Internal {
+		t.Errorf("got %v and %v, want INTERNAL", err, streamErr)
+	}
+	for _, e := range b.logged.All() {
+		stack, _ := e.ContextMap()["stack"].(string)
+		if !strings.Contains(stack, "front_test.go") || e.ContextMap()["panic"] != "no such luck" {
+			t.Errorf("logged %v", e)
+		}
+	}
+	if n := b.logged.Len(); n != 2 {
+		t.Errorf("%d panics are logged, want 2", n)
+	}
+	if _, err := c.Stat(t.Context(), &ctxfsv1.StatRequest{Path: "/x"}); status.Code(err) != codes.NotFound {
+		t.Errorf("the next call: %v", err)
 	}
 }

@@ -16,12 +16,13 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// The calls and notes of a link. The server calls hello, held, keep, pause, take and stop, and notes closing, resume, deleted and retire. The
+// The calls and notes of a link. The server calls hello, held, keep, has, pause, take and stop, and notes closing, resume, deleted and retire. The
 // runner calls acquire, usage, begin and record, and notes yield, release and drop.
 const (
 	opHello   = "hello"
 	opHeld    = "held"
 	opKeep    = "keep"
+	opHas     = "has"
 	opTake    = "take"
 	opRetire  = "retire"
 	opStop    = "stop"

@@ -138,9 +138,17 @@ func (l *link) received(p packet, file *os.File) {
 		if p.ID == 0 {
 			return
 		}
-		// If this fails the link has ended, and the caller knows.
-		_ = l.send(packet{ID: p.ID, Reply: true, Error: encodeError(err)}, out, file)
+		l.reply(p, out, file, err)
 	})
+}
+
+// reply answers a call. The other end waits for it: a result that cannot be sent becomes an error.
+func (l *link) reply(call packet, out any, file *os.File, err error) {
+	reply := packet{ID: call.ID, Reply: true, Error: encodeError(err)}
+	if err := l.send(reply, out, file); err != nil && !errors.Is(err, errGone) {
+		reply.Error = encodeError(&fserr.Error{Code: fserr.EIO, Detail: fmt.Sprintf("the reply to %s: %s", call.Op, err)})
+		_ = l.send(reply, nil, nil) // if this fails the link has ended, and the caller knows
+	}
 }
 
 // call sends a call and decodes its reply into out, unless out is nil. The caller closes the file that came with the reply.
@@ -189,7 +197,8 @@ func (l *link) forget(id uint64) {
 // note sends a call that has no reply. One that cannot be sent ends the link.
 func (l *link) note(op string, in any) { _ = l.send(packet{Op: op}, in, nil) }
 
-// send sends a packet with a body. It takes over no file. A link that cannot send is of no use: it ends.
+// send sends a packet with a body. It takes over no file. A link that cannot send is of no use: it ends. It does not end if the packet itself
+// cannot be sent.
 func (l *link) send(p packet, body any, file *os.File) error {
 	var err error
 	if body != nil {
@@ -202,7 +211,7 @@ func (l *link) send(p packet, body any, file *os.File) error {
 		return fmt.Errorf("encode %s: %w", p.Op, err)
 	}
 	if len(data) > maxPacket {
-		return fmt.Errorf("%s has %d bytes, more than %d", p.Op, len(data), maxPacket)
+		return fmt.Errorf("a packet of %d bytes, more than %d", len(data), maxPacket)
 	}
 	var rights []byte
 	if file != nil {

@@ -10,13 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/fserr"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // ends returns the two ends of a connection.
 func ends(t *testing.T) (a, b *net.UnixConn) {
@@ -73,6 +70,10 @@ func TestLinkCalls(t *testing.T) {
 			_ = r.Close()
 		case "refuse":
 			reply(nil, nil, &fserr.Error{Code: fserr.ENOENT, Path: "/x", Detail: "no such thing", Hint: "make one"})
+		case "flood":
+			reply(strings.Repeat("x", maxPacket), nil, nil)
+		case "nonsense":
+			reply(func() {}, nil, nil)
 		case "note":
 			notes <- string(body)
 			reply("nobody waits", nil, nil)
@@ -104,6 +105,11 @@ func TestLinkCalls(t *testing.T) {
 	}
 	if _, err := l.call(t.Context(), "echo", strings.Repeat("x", maxPacket), nil); err == nil {
 		t.Error("a packet that is too large was sent")
+	}
+	for _, op := range []string{"flood", "nonsense"} {
+		if _, err := l.call(t.Context(), op, nil, nil); err == nil || !strings.Contains(err.Error(), "the reply to "+op) {
+			t.Errorf("a reply that cannot be sent: %v", err)
+		}
 	}
 	if _, err := l.call(t.Context(), "echo", 1, &n); err != nil || n != 1 {
 		t.Errorf("after all that: %d, %v", n, err)

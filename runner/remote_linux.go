@@ -48,6 +48,7 @@ type remote struct {
 	old bool
 	// closed is closed with the Runners.
 	closed <-chan struct{}
+	reap   func(ctx context.Context, dir string) error
 	// life ends when the server leaves the runner, or the runner has ended.
 	life context.Context //nolint:containedctx // it is the connection's own life
 	die  context.CancelFunc
@@ -82,7 +83,10 @@ func below(dir *os.File, name string) string {
 
 // connect connects to the runner of a directory, and takes the gates of the contexts in which commands run if cfg has a gate. It takes over at.
 func connect(ctx context.Context, dir string, at *os.File, cfg Config) (_ *remote, err error) {
-	r := &remote{dir: dir, at: at, gate: cfg.Gate, checkpoints: cfg.Checkpoints, log: cfg.Log, closed: cfg.closed, gone: make(chan struct{}), handed: make(chan struct{})}
+	if cfg.reap == nil {
+		cfg.reap = exec.Reap
+	}
+	r := &remote{dir: dir, at: at, gate: cfg.Gate, checkpoints: cfg.Checkpoints, log: cfg.Log, closed: cfg.closed, reap: cfg.reap, gone: make(chan struct{}), handed: make(chan struct{})}
 	r.leases, r.points = map[uint64]*grant{}, map[uint64]exec.Checkpoint{}
 	r.life, r.die = context.WithCancel(context.Background())
 	if r.api, err = grpc.NewClient("passthrough:///runner", grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -308,7 +312,7 @@ func (r *remote) ended() {
 	defer r.die()
 	r.closeAPI()
 	for !r.hasLeft() {
-		err := exec.Reap(r.life, r.dir)
+		err := r.reap(r.life, r.dir)
 		if err == nil {
 			break
 		}
@@ -378,14 +382,28 @@ func (r *remote) hasEnded(ctx context.Context) bool {
 	return false
 }
 
-// awaitHandOver waits until another runner has the records of this one, if this one has ended.
-func (r *remote) awaitHandOver(ctx context.Context) {
-	if !r.hasEnded(ctx) {
-		return
+// isGone reports whether gone is closed.
+func (r *remote) isGone() bool {
+	select {
+	case <-r.gone:
+		return true
+	default:
+		return false
 	}
+}
+
+// awaitHandOver waits until another runner has the records of this one. It returns false if this one does not end in time, or ctx ends first.
+func (r *remote) awaitHandOver(ctx context.Context) bool {
+	return r.hasEnded(ctx) && r.awaitHanded(ctx) == nil
+}
+
+// awaitHanded waits until another runner has the records of this one, which has ended or is about to.
+func (r *remote) awaitHanded(ctx context.Context) error {
 	select {
 	case <-r.handed:
+		return nil
 	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

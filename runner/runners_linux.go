@@ -2,12 +2,10 @@ package runner
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	osexec "os/exec"
@@ -21,13 +19,10 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/exec"
 	"github.com/ctxfs/ctxfs/fserr"
-	"github.com/ctxfs/ctxfs/internal/method"
-	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -54,7 +49,9 @@ type Runners struct {
 	live []*remote
 	// handovers are the directories of runners that have ended.
 	handovers []string
-	watching  sync.WaitGroup
+	// limits are those of the runner that was added last: see greeting.Limits.
+	limits   map[string]string
+	watching sync.WaitGroup
 }
 
 // Open finds the runners that a server of before left, and takes the gates of the contexts in which their commands run. It starts none: the
@@ -196,6 +193,7 @@ func End(ctx context.Context, dir string, log *zap.Logger) (left []string, err e
 func (r *Runners) add(m *remote) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.noteLimits(m.hello)
 	if m.old = m.hello.Version != r.cfg.Version; m.old {
 		m.link.note(opRetire, nil)
 		r.live = slices.Insert(r.live, 0, m)
@@ -206,6 +204,17 @@ func (r *Runners) add(m *remote) {
 		<-m.gone
 		r.ended(m)
 	})
+}
+
+// noteLimits logs the limits that commands had in the runner before, and that the next one does not enforce. r.mu is held.
+func (r *Runners) noteLimits(next greeting) {
+	for controller, by := range r.limits {
+		if next.Limits[controller] == "" {
+			r.cfg.Log.Warn("new commands have a limit less: no cgroup enforces it any longer",
+				zap.String("controller", controller), zap.String("before", by), zap.Int("pid", next.PID))
+		}
+	}
+	r.limits = next.Limits
 }
 
 // ended hands over what a runner that has ended left, if another takes new commands. Until that is done, calls for its processes wait.
@@ -314,32 +323,61 @@ func (r *Runners) all() []*remote {
 
 // current returns the runner that takes new commands. It starts one if there is none.
 func (r *Runners) current(ctx context.Context) (*remote, error) {
+	if m := r.newest(); m != nil && !m.alive() {
+		m.hasEnded(ctx) // usually nothing of it runs a moment later, and its directory is free again
+	}
 	select {
 	case r.turn <- struct{}{}:
-		defer func() { <-r.turn }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	if m, err := r.usable(); m != nil || err != nil {
+		<-r.turn
+		return m, err
+	}
+	var m *remote
+	started := make(chan error, 1)
+	go func() { // Close waits for it, by turn
+		defer func() { <-r.turn }()
+		var err error
+		m, err = r.begin(context.WithoutCancel(ctx))
+		started <- err
+	}()
+	select {
+	case err := <-started:
+		return m, err
+	case <-ctx.Done():
+		return nil, ctx.Err() // the next caller finds the runner
+	}
+}
+
+// newest returns the runner that was started last; nil if there is none.
+func (r *Runners) newest() *remote {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.live) == 0 {
+		return nil
+	}
+	return r.live[len(r.live)-1]
+}
+
+// usable returns the newest runner if it takes new commands, nil if one must be started. It fails once the server stops.
+func (r *Runners) usable() (*remote, error) {
 	r.mu.Lock()
 	closed := r.closed
-	var newest *remote
-	if n := len(r.live); n > 0 {
-		newest = r.live[n-1]
-	}
 	r.mu.Unlock()
-	switch {
-	case closed:
+	if closed {
 		return nil, &fserr.Error{Code: fserr.EAGAIN, Detail: "the server is stopping"}
-	case newest != nil && !newest.old && newest.alive():
-		return newest, nil
-	case newest != nil && !newest.alive():
-		select {
-		case <-newest.gone: // nothing of it runs, and its directory is free
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
 	}
-	m, err := r.start(context.WithoutCancel(ctx))
+	if m := r.newest(); m != nil && !m.old && m.alive() {
+		return m, nil
+	}
+	return nil, nil
+}
+
+// begin starts a runner for new commands, with what earlier ones left.
+func (r *Runners) begin(ctx context.Context) (*remote, error) {
+	m, err := r.start(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("start the process that runs commands: %w", err)
 	}
@@ -348,12 +386,19 @@ func (r *Runners) current(ctx context.Context) (*remote, error) {
 	return m, nil
 }
 
-// start starts a runner in the first directory that no other has.
+// start starts a runner in the first directory that no other has. The directory of one that was killed belongs to it until nothing of it runs.
 func (r *Runners) start(ctx context.Context) (*remote, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
+	taken := map[string]bool{}
+	for _, m := range r.all() {
+		taken[m.dir] = !m.isGone()
+	}
 	for n := 1; ; n++ {
 		dir := filepath.Join(r.cfg.Dir, strconv.Itoa(n))
+		if taken[dir] {
+			continue
+		}
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
@@ -453,120 +498,4 @@ func (r *Runners) run(dir string, files []*os.File) error {
 	}
 	go func() { _ = cmd.Wait() }() // it may outlive this process; the link says that it has ended
 	return nil
-}
-
-// route returns the runner that has the process of a request; for others, the one that takes new commands.
-func (r *Runners) route(ctx context.Context, req proto.Message) (*remote, error) {
-	newest, err := r.current(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if id := processOf(req); id != "" {
-		for _, m := range r.all() {
-			if m == newest {
-				continue
-			}
-			_, err := ctxfsv1.NewExecServiceClient(m.api).GetProcess(ctx, &ctxfsv1.GetProcessRequest{ProcessId: id})
-			if err == nil {
-				return m, nil
-			}
-			if isBroken(err) {
-				m.awaitHandOver(ctx)
-			}
-		}
-	}
-	return newest, nil
-}
-
-// conn implements backend.
-func (r *Runners) conn(ctx context.Context, req proto.Message) (grpc.ClientConnInterface, error) {
-	m, err := r.route(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	return m.api, nil
-}
-
-// invoke implements backend. If the runner ends during the call, and the call may be repeated, the next runner answers it.
-func (r *Runners) invoke(ctx context.Context, name string, req, resp proto.Message) error {
-	m, err := r.route(ctx, req)
-	if err != nil {
-		return err
-	}
-	err = r.invokeAt(ctx, m, name, req, resp)
-	if !isBroken(err) || !method.Of(name).Repeatable(req) || !m.hasEnded(ctx) {
-		return err
-	}
-	proto.Reset(resp)
-	if m, err = r.route(ctx, req); err != nil {
-		return err
-	}
-	return r.invokeAt(ctx, m, name, req, resp)
-}
-
-// invokeAt makes a call to a runner. A list has the processes of the others too.
-func (r *Runners) invokeAt(ctx context.Context, m *remote, name string, req, resp proto.Message) error {
-	if err := m.api.Invoke(ctx, name, req, resp); err != nil {
-		return err
-	}
-	list, ok := resp.(*ctxfsv1.ListProcessesResponse)
-	if !ok {
-		return nil
-	}
-	for _, other := range r.all() {
-		if other == m {
-			continue
-		}
-		more := &ctxfsv1.ListProcessesResponse{}
-		if err := other.api.Invoke(ctx, name, req, more); isBroken(err) {
-			other.awaitHandOver(ctx)
-			proto.Reset(resp)
-			return r.invoke(ctx, name, req, resp)
-		} else if err != nil {
-			return err
-		}
-		list.Processes = append(list.Processes, more.GetProcesses()...)
-	}
-	slices.SortStableFunc(list.Processes, func(a, b *ctxfsv1.Process) int { return cmp.Compare(b.GetStartedNs(), a.GetStartedNs()) })
-	return nil
-}
-
-// Running returns how many commands run in each context. It starts no runner; one that ends meanwhile has none.
-func (r *Runners) Running(ctx context.Context) (map[contexts.ID]int, error) {
-	ctx, n := withCaller(panels.WithIdentity(ctx, panels.Identity{Role: panels.RoleHost})), map[contexts.ID]int{}
-	for _, m := range r.all() {
-		list, err := ctxfsv1.NewExecServiceClient(m.api).ListProcesses(ctx, &ctxfsv1.ListProcessesRequest{Running: true})
-		if isBroken(err) {
-			continue
-		}
-		if err != nil {
-			return nil, passed(ctx, err)
-		}
-		for _, p := range list.GetProcesses() {
-			n[contexts.ID(p.GetContextId())]++
-		}
-	}
-	return n, nil
-}
-
-// Run runs a command, and calls send with what ExecService.Run reports.
-func (r *Runners) Run(ctx context.Context, cmd *ctxfsv1.Command, send func(*ctxfsv1.RunResponse) error) error {
-	req := &ctxfsv1.RunRequest{Command: cmd}
-	m, err := r.route(ctx, req)
-	if err != nil {
-		return passed(ctx, err)
-	}
-	ctx, cancel := context.WithCancel(withCaller(ctx))
-	defer cancel()
-	stream, err := ctxfsv1.NewExecServiceClient(m.api).Run(ctx, req)
-	for err == nil {
-		var event *ctxfsv1.RunResponse
-		if event, err = stream.Recv(); err == nil {
-			err = send(event)
-		}
-	}
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return passed(ctx, err)
 }

@@ -83,7 +83,7 @@ func Serve(ctx context.Context, stdin io.Reader, log *zap.Logger, register func(
 	if err != nil {
 		return errors.Join(err, api.Close(), links.Close())
 	}
-	h.grpc = grpc.NewServer(grpc.UnaryInterceptor(asCaller), grpc.StreamInterceptor(asCallerStream), grpc.WaitForHandlers(true), grpc.MaxConcurrentStreams(maxCalls))
+	h.grpc = grpc.NewServer(append(asRunner(log), grpc.WaitForHandlers(true), grpc.MaxConcurrentStreams(maxCalls))...)
 	register(h.grpc, h.engine)
 	return h.serve(ctx, api, links)
 }
@@ -114,7 +114,7 @@ func (h *host) serve(ctx context.Context, api, links *net.UnixListener) error {
 		}
 	})
 	running.Go(func() { h.acceptLinks(ownListener{links, h.log}) })
-	h.log.Info("running commands", zap.Int("pid", os.Getpid()), zap.String("version", h.Version), zap.String("dir", h.Engine.Dir))
+	h.log.Info("running commands", zap.Int("pid", os.Getpid()), zap.String("version", h.Version), zap.String("dir", h.Engine.Dir), zap.Any("cgroups", h.engine.Enforcers()))
 	h.await(ctx)
 	// A server that finds the lock free takes over the directory: all calls end before that.
 	drained := make(chan struct{})
@@ -198,6 +198,8 @@ func (h *host) acceptLinks(links net.Listener) {
 type greeting struct {
 	Version string
 	PID     int
+	// Limits says which cgroup enforces the limits of each controller: see exec.Processes.Enforcers.
+	Limits map[string]string
 	// Mounts identifies the mount namespace.
 	Mounts string
 }
@@ -209,26 +211,28 @@ func (h *host) handle(l *link, op string, body json.RawMessage, reply func(any, 
 		if before := h.gate.connect(l); before != nil && before != l {
 			_ = before.conn.Close() // see above
 		}
-		reply(greeting{h.Version, os.Getpid(), mountNamespace()}, nil, nil)
+		reply(greeting{h.Version, os.Getpid(), h.engine.Enforcers(), mountNamespace()}, nil, nil)
 	case opHeld:
 		after, err := number(body)
 		reply(h.gate.held(after), nil, err)
 	case opKeep:
 		id, err := number(body)
 		reply(h.gate.has(id), nil, err)
+	case opHas:
+		h.answer(op, reply, func() (any, error) { return h.has(body) })
 	case opClosing:
 		h.gate.closing(body)
 	case opPause:
-		go func() { reply(nil, nil, h.gate.pause(l, body)) }()
+		h.answer(op, reply, func() (any, error) { return nil, h.gate.pause(l, body) })
 	case opResume:
 		h.gate.resume(body)
 	case opDeleted:
 		var id contexts.ID
 		if json.Unmarshal(body, &id) == nil {
-			go h.engine.ContextDeleted(id)
+			h.answer(op, reply, func() (any, error) { h.engine.ContextDeleted(id); return nil, nil })
 		}
 	case opTake:
-		go func() { reply(nil, nil, h.take(body)) }()
+		h.answer(op, reply, func() (any, error) { return nil, h.take(body) })
 	case opRetire:
 		go func() {
 			h.engine.Retire()
@@ -243,6 +247,41 @@ func (h *host) handle(l *link, op string, body json.RawMessage, reply func(any, 
 	default:
 		reply(nil, nil, fmt.Errorf("this runner, of version %s, has no operation %q", h.Version, op))
 	}
+}
+
+// answer answers a call in a goroutine of its own. A panic fails the call, and not the runner with all its commands.
+func (h *host) answer(op string, reply func(any, *os.File, error), do func() (any, error)) {
+	go func() {
+		out, err := func() (out any, err error) {
+			defer recovered(h.log, op, &err)
+			return do()
+		}()
+		reply(out, nil, err)
+	}()
+}
+
+// hasRequest is the request of opHas.
+type hasRequest struct {
+	Context   contexts.ID
+	RequestID string
+}
+
+// hasReply is the reply of opHas.
+type hasReply struct {
+	exec.Elsewhere
+	// Known says that the runner has a process that was started with the request ID.
+	Known bool
+}
+
+// has returns what this runner has of a context, for a start in another one.
+func (h *host) has(body json.RawMessage) (out hasReply, err error) {
+	var req hasRequest
+	if err := json.Unmarshal(body, &req); err != nil {
+		return out, err
+	}
+	// The wait for a start ends with the start.
+	out.Elsewhere, out.Known, err = h.engine.Has(context.Background(), req.Context, req.RequestID)
+	return out, err
 }
 
 // take takes over the directory of a runner that has ended.

@@ -43,10 +43,11 @@ func (c checkpoints) Begin(ctx context.Context, id contexts.ID) (exec.Checkpoint
 	return &checkpoint{reviews: c.reviews, before: before, into: into, others: others}, nil
 }
 
-// Bounds of what is recorded of a command.
+// Bounds of what is recorded of a command. That of the paths is in bytes too: they reach a runner in one packet.
 const (
-	maxCommandLine = 1 << 10
-	maxLeftOut     = 100
+	maxCommandLine  = 1 << 10
+	maxLeftOut      = 100
+	maxLeftOutBytes = 16 << 10
 )
 
 // End implements exec.Checkpoint.
@@ -56,10 +57,21 @@ func (c *checkpoint) End(ctx context.Context, argv []string) (exec.Recorded, err
 	command = strings.ToValidUTF8(command[:min(len(command), maxCommandLine)], "")
 	done, err := c.reviews.Record(ctx, c.before, "host", command, func(p review.Path) bool { return c.others.Has(path.Join(c.into, string(p))) })
 	out := exec.Recorded{Entry: done.Entry}
-	for _, p := range done.LeftOut[:min(len(done.LeftOut), maxLeftOut)] {
-		out.LeftOut = append(out.LeftOut, path.Join(c.into, string(p)))
-	}
+	out.LeftOut, out.MoreLeftOut = c.leftOut(done.LeftOut)
 	return out, err
+}
+
+// leftOut returns the first of the paths, and how many more there are.
+func (c *checkpoint) leftOut(paths []review.Path) (list []string, more int) {
+	size := 0
+	for i, p := range paths {
+		name := path.Join(c.into, string(p))
+		if size += len(name); i == maxLeftOut || size > maxLeftOutBytes {
+			return list, len(paths) - i
+		}
+		list = append(list, name)
+	}
+	return list, 0
 }
 
 // Drop implements exec.Checkpoint.

@@ -2,43 +2,15 @@ package server
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/ctxfs/ctxfs/internal/cgrouptest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
-
-// memoryGroup is a cgroup of version 1 that limits memory. It skips the test where none can be made.
-func memoryGroup(t *testing.T) string {
-	t.Helper()
-	own, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		t.Skip("no cgroups: ", err)
-	}
-	for line := range strings.Lines(string(own)) {
-		if f := strings.SplitN(strings.TrimSpace(line), ":", 3); len(f) == 3 && f[1] == "memory" {
-			dir := filepath.Join("/sys/fs/cgroup/memory", f[2], fmt.Sprintf("ctxfs-test-bombs-%d", os.Getpid()))
-			if err := os.Mkdir(dir, 0o755); err != nil {
-				t.Skip("no cgroup can be made: ", err)
-			}
-			t.Cleanup(func() {
-				if err := unix.Rmdir(dir); err != nil {
-					t.Errorf("a sandbox left its cgroup: %v", err)
-				}
-			})
-			return dir
-		}
-	}
-	t.Skip("no cgroup hierarchy with memory")
-	return ""
-}
 
 // stats stats a file for a while, and returns the time that 99 in 100 calls stay below.
 func (h *house) stats(t *testing.T, during time.Duration) time.Duration {
@@ -72,7 +44,7 @@ func TestServerAnswersBesideBombs(t *testing.T) { //nolint:paralleltest // see a
 		t.Run(name, func(t *testing.T) { //nolint:paralleltest // see above
 			h, exec := execHouse(t, func(cfg *Config) {
 				if c.group {
-					cfg.ExecCgroup = []string{memoryGroup(t)}
+					cfg.ExecCgroup = []string{cgrouptest.Need(t, "memory")}
 				}
 			})
 			cmd := &ctxfsv1.Command{ContextId: "ctx_a", Argv: []string{"bash", "-c", c.script}, Limits: &ctxfsv1.ExecLimits{MemoryBytes: 64 << 20, WallMs: 1000}}

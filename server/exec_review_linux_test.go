@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -76,7 +77,15 @@ func TestReviewBesideDevServer(t *testing.T) {
 	}
 }
 
-// TestCheckpointedCommandIsUndone runs a command while a panel writes in all ways, lists what the command changed, and takes it back.
+// makeMany makes 700 files. changeMany changes 300 of them, removes 200, moves 100, and adds 300: of 1,000 paths the content is another one.
+const (
+	makeMany   = "mkdir -p many/a many/b && for i in $(seq 700); do echo before $i > many/a/$i; done"
+	changeMany = "for i in $(seq 300); do echo after $i > many/a/$i; echo new $i > many/b/$i; done; for i in $(seq 301 500); do rm many/a/$i; done; " +
+		"for i in $(seq 501 600); do mv many/a/$i many/b/moved-$i; done"
+)
+
+// TestCheckpointedCommandIsUndone runs a command that changes 1,000 files while a panel writes in all ways, lists what the command changed, and
+// takes it back.
 func TestCheckpointedCommandIsUndone(t *testing.T) {
 	t.Parallel()
 	h, c := execHouse(t)
@@ -95,11 +104,14 @@ func TestCheckpointedCommandIsUndone(t *testing.T) {
 	for _, p := range []string{"/both", "/open", "/moved", "/removed", "/later"} {
 		write(p, "before\n")
 	}
+	if r, err := run(t.Context(), c, inShell(makeMany)); err != nil || r.exited.GetExit().GetCode() != 0 {
+		t.Fatalf("making files: %+v, %v", r, err)
+	}
 	opened, err := files.Open(panel, &ctxfsv1.OpenRequest{Path: "/open", FlagsForm: &ctxfsv1.OpenRequest_Flags{Flags: "r+"}})
 	must(err)
 	before := treeOf(t, h.folder("ctx_a"))
 
-	cmd := inShell("echo ready; read line; echo command > made; echo command > app/app.txt; echo command > both; rm later; exit 3")
+	cmd := inShell("echo ready; read line; echo command > made; echo command > app/app.txt; echo command > both; rm later; " + changeMany + "; exit 3")
 	cmd.Checkpoint, cmd.OpenStdin = true, true
 	started, err := c.Start(t.Context(), &ctxfsv1.StartRequest{Command: cmd})
 	must(err)
@@ -123,8 +135,16 @@ func TestCheckpointedCommandIsUndone(t *testing.T) {
 	}
 
 	did, _ := h.changes(t.Context(), &ctxfsv1.ListChangesRequest{ContextId: "ctx_a", JournalId: exit.GetJournalId()})
-	if got, want := slices.Sorted(maps.Keys(did)), []string{"/app/app.txt", "/later", "/made"}; !slices.Equal(got, want) {
-		t.Errorf("the command changed %q, want %q", got, want)
+	many := 0
+	maps.DeleteFunc(did, func(path string, _ *ctxfsv1.Change) bool {
+		if !strings.HasPrefix(path, "/many/") {
+			return false
+		}
+		many++
+		return true
+	})
+	if got, want := slices.Sorted(maps.Keys(did)), []string{"/app/app.txt", "/later", "/made"}; !slices.Equal(got, want) || many != 1000 {
+		t.Errorf("the command changed %q and %d of many, want %q and 1000", got, many, want)
 	}
 	log, err := h.reviews().ListJournal(t.Context(), &ctxfsv1.ListJournalRequest{ContextId: "ctx_a"})
 	if err != nil || len(log.GetEntries()) != 1 || log.GetEntries()[0].GetKind() != ctxfsv1.JournalKind_JOURNAL_KIND_EXEC || !strings.HasPrefix(log.GetEntries()[0].GetCommand(), "sh -c echo ready") {
@@ -144,6 +164,44 @@ func TestCheckpointedCommandIsUndone(t *testing.T) {
 	must(err)
 	if _, err := missing.Recv(); status.Code(err) != codes.NotFound {
 		t.Errorf("an entry that is not there: %v", err)
+	}
+}
+
+// TestPathsLeftOutAreBounded has a panel change many files with long paths while a command with a checkpoint runs. The command's exit is known at
+// once, with its journal entry.
+func TestPathsLeftOutAreBounded(t *testing.T) {
+	t.Parallel()
+	const files = 120
+	h, c := execHouse(t)
+	panel, fs := with(t, "ctxfs-panel", "a"), ctxfsv1.NewFsServiceClient(h.cc)
+	long := strings.Repeat("/"+strings.Repeat("d", 200), 6)
+	if r, err := run(t.Context(), c, inShell("mkdir -p ."+long)); err != nil || r.exited.GetExit().GetCode() != 0 {
+		t.Fatalf("making directories: %+v, %v", r, err)
+	}
+	cmd := inShell("echo ready; read line; echo command > made")
+	cmd.Checkpoint, cmd.OpenStdin = true, true
+	id := startIn(t, c, cmd)
+	awaitOutput(t, c, id, "ready")
+	for i := range files {
+		path := fmt.Sprintf("%s/%s-%d", long, strings.Repeat("f", 200), i)
+		if _, err := fs.WriteFile(panel, &ctxfsv1.WriteFileRequest{Path: path, Content: &ctxfsv1.WriteFileRequest_Text{Text: "panel"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.SendInput(t.Context(), &ctxfsv1.SendInputRequest{ProcessId: id, Data: []byte("\n")}); err != nil {
+		t.Fatal(err)
+	}
+	ended, err := c.Wait(t.Context(), &ctxfsv1.WaitRequest{ProcessId: id})
+	exit := ended.GetProcess().GetExit()
+	if err != nil || exit.GetJournalId() == 0 || exit.GetCheckpointError() != "" {
+		t.Fatalf("got %v, %v", exit, err)
+	}
+	size := 0
+	for _, p := range exit.GetLeftOut() {
+		size += len(p)
+	}
+	if n := len(exit.GetLeftOut()); n == 0 || n+int(exit.GetMoreLeftOut()) != files || size > 17<<10 {
+		t.Errorf("%d paths of %d bytes are left out, and %d more; want %d in all", n, size, exit.GetMoreLeftOut(), files)
 	}
 }
 

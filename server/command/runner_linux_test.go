@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ctxfs/ctxfs/client"
+	"github.com/ctxfs/ctxfs/internal/cgrouptest"
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	"github.com/ctxfs/ctxfs/internal/servertest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -167,6 +168,30 @@ func (r *served) output(process string) (string, *ctxfsv1.Exit) {
 	}
 }
 
+// attached is output by Attach: from the first byte on, also of what was written before the caller came, with an input in the same call.
+func (r *served) attached(process, input string) (string, *ctxfsv1.Exit) {
+	r.Helper()
+	stream, err := r.exec.Attach(r.Context())
+	r.must(err)
+	r.must(stream.Send(&ctxfsv1.AttachRequest{Action: &ctxfsv1.AttachRequest_Open{Open: &ctxfsv1.AttachOpen{ProcessId: process}}}))
+	r.must(stream.Send(&ctxfsv1.AttachRequest{Action: &ctxfsv1.AttachRequest_Stdin{Stdin: []byte(input)}}))
+	var text strings.Builder
+	for {
+		m, err := stream.Recv()
+		r.must(err)
+		if o := m.GetOutput(); o != nil {
+			if o.GetOffset() != int64(text.Len()) {
+				r.Errorf("output at %d after %d bytes", o.GetOffset(), text.Len())
+			}
+			text.Write(o.GetData())
+		}
+		if p := m.GetExited(); p != nil {
+			r.must(stream.CloseSend())
+			return text.String(), p.GetExit()
+		}
+	}
+}
+
 func (r *served) wantReason(process string, want ctxfsv1.ExitReason) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), 20*time.Second)
@@ -234,20 +259,23 @@ func (s *station) killRunner() {
 	})
 }
 
-// running lists the processes of this machine whose command line has a word.
+// running lists the processes of this machine that have a word in their environment or their command line. What a command starts inherits its
+// environment.
 func (s *station) running(word string) (pids []string) {
 	s.Helper()
-	names, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	s.must(err)
-	for _, name := range names {
-		if data, err := os.ReadFile(name); err == nil && strings.Contains(string(data), word) {
-			pids = append(pids, name)
+	for _, file := range []string{"environ", "cmdline"} {
+		names, err := filepath.Glob("/proc/[0-9]*/" + file)
+		s.must(err)
+		for _, name := range names {
+			if data, err := os.ReadFile(name); err == nil && strings.Contains(string(data), word) {
+				pids = append(pids, name)
+			}
 		}
 	}
 	return pids
 }
 
-// mark returns a word for a command line that no other test uses.
+// mark returns a word that no other test uses, for environments and command lines.
 func (s *station) mark() string {
 	return fmt.Sprintf("mark-%s-%d-%d", strings.ReplaceAll(s.Name(), "/", "-"), os.Getpid(), time.Now().UnixNano())
 }
@@ -287,8 +315,14 @@ func TestCommandsOutliveAKilledServer(t *testing.T) {
 			fmt.Fprintln(&want, n+1)
 		}
 		for n, p := range processes {
-			after.input(p, fmt.Sprintf("line %d\n", n))
-			text, exit := after.output(p)
+			var text string
+			var exit *ctxfsv1.Exit
+			if line := fmt.Sprintf("line %d\n", n); n%2 == 0 {
+				text, exit = after.attached(p, line)
+			} else {
+				after.input(p, line)
+				text, exit = after.output(p)
+			}
 			if text != want.String()+fmt.Sprintf("line %d\n", n) || exit.GetCode() != 3 || exit.GetReason() != ctxfsv1.ExitReason_EXIT_REASON_EXITED {
 				s.Errorf("command %d wrote %d bytes and ended with %v", n, len(text), exit)
 			}
@@ -313,44 +347,58 @@ func TestCommandsOutliveAKilledServer(t *testing.T) {
 	})
 }
 
-// TestKilledRunnerLosesItsCommands kills the runner, once with the server and once without.
+// TestKilledRunnerLosesItsCommands kills the runner, once with the server and once without. Commands have a child in a session of its own, which
+// a signal to their group does not reach.
 func TestKilledRunnerLosesItsCommands(t *testing.T) {
-	t.Parallel()
-	s := newStation(t, server.DriverOverlay)
-	r := s.serve()
-	r.seed("ctx_a")
-	script := "trap '' TERM HUP; echo one; setsid sleep 1000 & read line; : " + s.mark()
-	first := r.begin("ctx_a", script)
-	snapshots := ctxfsv1.NewContextServiceClient(r.cc)
-	s.await("the command writes", func() bool {
-		p, err := r.exec.GetProcess(s.Context(), &ctxfsv1.GetProcessRequest{ProcessId: first})
-		return err == nil && p.GetProcess().GetStdoutBytes() == 4
-	})
-	s.killRunner()
-	r.wantReason(first, ctxfsv1.ExitReason_EXIT_REASON_LOST)
-	if text, _ := r.output(first); text != "one\n" {
-		s.Errorf("the output of a lost command: %q", text)
-	}
-	if left := s.running(script); len(left) > 0 {
-		s.Errorf("processes are left: %v", left)
-	}
-	// Nothing has the context any more.
-	if _, err := snapshots.Snapshot(s.Context(), &ctxfsv1.SnapshotRequest{ContextId: "ctx_a", Name: "after"}); err != nil {
-		s.Error(err)
-	}
+	atStations(t, func(s *station) {
+		r := s.serve()
+		r.seed("ctx_a")
+		mark := s.mark()
+		begin := func() string {
+			script := "export MARK=" + mark + "; trap '' TERM HUP; setsid sh -c 'trap \"\" TERM HUP; echo one; sleep 1000; :' & read line"
+			process := r.begin("ctx_a", script)
+			s.await("the command writes", func() bool {
+				p, err := r.exec.GetProcess(s.Context(), &ctxfsv1.GetProcessRequest{ProcessId: process})
+				return err == nil && p.GetProcess().GetStdoutBytes() == 4
+			})
+			s.await("its children run", func() bool {
+				n := 0
+				for _, name := range s.running(mark) {
+					if line, err := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline")); err == nil && string(line) == "sleep\x001000\x00" {
+						n++
+					}
+				}
+				return n == 1
+			})
+			return process
+		}
+		first := begin()
+		s.killRunner()
+		r.wantReason(first, ctxfsv1.ExitReason_EXIT_REASON_LOST)
+		if text, _ := r.output(first); text != "one\n" {
+			s.Errorf("the output of a lost command: %q", text)
+		}
+		if left := s.running(mark); len(left) > 0 {
+			s.Errorf("processes are left: %v", left)
+		}
+		// Nothing has the context any more.
+		if _, err := ctxfsv1.NewContextServiceClient(r.cc).Snapshot(s.Context(), &ctxfsv1.SnapshotRequest{ContextId: "ctx_a", Name: "after"}); err != nil {
+			s.Error(err)
+		}
 
-	second := r.begin("ctx_a", script)
-	r.end(syscall.SIGKILL)
-	s.killRunner()
-	r = s.serve()
-	if left := s.running(script); len(left) > 0 {
-		s.Errorf("when the next server serves, processes are left: %v", left)
-	}
-	r.wantReason(second, ctxfsv1.ExitReason_EXIT_REASON_LOST)
-	r.wantReason(first, ctxfsv1.ExitReason_EXIT_REASON_LOST)
-	if text, exit := r.output(r.begin("ctx_a", "echo new")); text != "new\n" || exit.GetCode() != 0 {
-		s.Errorf("a new command: %q, %v", text, exit)
-	}
+		second := begin()
+		r.end(syscall.SIGKILL)
+		s.killRunner()
+		r = s.serve()
+		if left := s.running(mark); len(left) > 0 {
+			s.Errorf("when the next server serves, processes are left: %v", left)
+		}
+		r.wantReason(second, ctxfsv1.ExitReason_EXIT_REASON_LOST)
+		r.wantReason(first, ctxfsv1.ExitReason_EXIT_REASON_LOST)
+		if text, exit := r.output(r.begin("ctx_a", "echo new")); text != "new\n" || exit.GetCode() != 0 {
+			s.Errorf("a new command: %q, %v", text, exit)
+		}
+	})
 }
 
 // TestReplacedFolderEndsItsCommand replaces the folder of a context, or its mount, while a command runs and no server does.
@@ -505,7 +553,12 @@ func TestManyCommandsLeaveNothing(t *testing.T) {
 		total = 40
 	}
 	s := newStation(t, server.DriverCopy)
-	r := s.serve()
+	groups := cgrouptest.All(t)
+	var env []string
+	if len(groups) > 0 {
+		env = append(env, "CTXFS_EXEC_CGROUP="+strings.Join(groups, ","))
+	}
+	r := s.serve(env...)
 	r.seed("ctx_a")
 	word := s.mark()
 	one := func() string {
@@ -562,6 +615,9 @@ func TestManyCommandsLeaveNothing(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(s.state(), "exec/1/p-*")); err != nil || len(left) > 0 {
 		t.Errorf("files are left: %v, %v", left, err)
+	}
+	if left := cgrouptest.Left(groups); len(left) > 0 {
+		t.Errorf("cgroups are left: %v", left)
 	}
 	s.await("descriptors are closed", func() bool { return open() <= descriptors })
 	if now := mounts(); now != mounted {

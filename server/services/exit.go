@@ -9,7 +9,7 @@ import (
 func exitToPB(e *exec.Exit) *ctxfsv1.Exit {
 	pb := &ctxfsv1.Exit{
 		Code: int32(e.Code), Reason: ctxfsv1.ExitReason(e.Reason), Detail: e.Detail, EndedNs: e.At.UnixNano(), JournalId: e.Recorded.Entry,
-		CpuMs: e.CPU.Milliseconds(), PeakMemoryBytes: e.PeakMemory,
+		CpuMs: e.CPU.Milliseconds(), PeakMemoryBytes: e.PeakMemory, MoreLeftOut: int64(e.Recorded.MoreLeftOut),
 	}
 	for _, p := range e.Recorded.LeftOut {
 		pb.LeftOut = append(pb.LeftOut, "/"+printable(review.Path(p)))

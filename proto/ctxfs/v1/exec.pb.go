@@ -794,8 +794,8 @@ type Exit struct {
 	EndedNs int64 `protobuf:"varint,4,opt,name=ended_ns,json=endedNs,proto3" json:"ended_ns,omitempty"`
 	// The journal entry of what the command changed, for Command.checkpoint; 0 if it changed nothing, or was not recorded.
 	JournalId int64 `protobuf:"varint,5,opt,name=journal_id,json=journalId,proto3" json:"journal_id,omitempty"`
-	// Paths that the command may have changed and that are not in the journal entry, at most 100: a caller changed them through the server
-	// while the command ran. Undo leaves them alone.
+	// Paths that the command may have changed and that are not in the journal entry: a caller changed them through the server while the
+	// command ran. Undo leaves them alone. At most 100 paths with 16 KiB.
 	LeftOut []string `protobuf:"bytes,6,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
 	// Why the changes could not be recorded; empty if they were.
 	CheckpointError string `protobuf:"bytes,7,opt,name=checkpoint_error,json=checkpointError,proto3" json:"checkpoint_error,omitempty"`
@@ -803,8 +803,10 @@ type Exit struct {
 	CpuMs int64 `protobuf:"varint,8,opt,name=cpu_ms,json=cpuMs,proto3" json:"cpu_ms,omitempty"`
 	// The most memory that the command used at once, in bytes; 0 if it is not known. Needs a memory cgroup.
 	PeakMemoryBytes int64 `protobuf:"varint,9,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3" json:"peak_memory_bytes,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// How many paths left_out would have besides, without its bounds.
+	MoreLeftOut   int64 `protobuf:"varint,10,opt,name=more_left_out,json=moreLeftOut,proto3" json:"more_left_out,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Exit) Reset() {
@@ -896,6 +898,13 @@ func (x *Exit) GetCpuMs() int64 {
 func (x *Exit) GetPeakMemoryBytes() int64 {
 	if x != nil {
 		return x.PeakMemoryBytes
+	}
+	return 0
+}
+
+func (x *Exit) GetMoreLeftOut() int64 {
+	if x != nil {
+		return x.MoreLeftOut
 	}
 	return 0
 }
@@ -2711,7 +2720,7 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\x06limits\x18\x1e \x03(\v2\x17.ctxfs.v1.EnforcedLimitR\x06limits\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa3\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc7\x02\n" +
 	"\x04Exit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12,\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x14.ctxfs.v1.ExitReasonR\x06reason\x12\x16\n" +
@@ -2722,7 +2731,9 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\bleft_out\x18\x06 \x03(\tR\aleftOut\x12)\n" +
 	"\x10checkpoint_error\x18\a \x01(\tR\x0fcheckpointError\x12\x15\n" +
 	"\x06cpu_ms\x18\b \x01(\x03R\x05cpuMs\x12*\n" +
-	"\x11peak_memory_bytes\x18\t \x01(\x03R\x0fpeakMemoryBytes\"~\n" +
+	"\x11peak_memory_bytes\x18\t \x01(\x03R\x0fpeakMemoryBytes\x12\"\n" +
+	"\rmore_left_out\x18\n" +
+	" \x01(\x03R\vmoreLeftOut\"~\n" +
 	"\x06Output\x12.\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x16.ctxfs.v1.OutputStreamR\x06stream\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x18\n" +

@@ -1,0 +1,2 @@
+// Package cgrouptest makes cgroups for tests.
+package cgrouptest
