@@ -27,7 +27,7 @@ type ended struct{ error }
 // Unwrap returns the reason.
 func (e ended) Unwrap() error { return e.error }
 
-// maxPanelStreams bounds the streams of one panel over all its connections: each may have an open file, and all panels share the
+// maxPanelStreams bounds the streams of one panel, or of one site that belongs to none, over all its connections: each may have an open file, and all panels share the
 // process's descriptors.
 const maxPanelStreams = 1000
 
@@ -39,9 +39,10 @@ const endGrace = 500 * time.Millisecond
 
 // streamTable has the running streams, so that those of a closed panel can be ended.
 type streamTable struct {
-	mu     sync.Mutex
-	live   map[*liveStream]struct{}
-	counts map[string]int // of the counted streams of a panel
+	mu   sync.Mutex
+	live map[*liveStream]struct{}
+	// counts has the counted streams of each panel, and of each site that belongs to none (limited).
+	counts map[string]int
 	closed bool
 	// handlers counts the handlers that have not returned.
 	handlers sync.WaitGroup
@@ -49,11 +50,11 @@ type streamTable struct {
 
 type liveStream struct {
 	panel string
+	// account is what the stream counts for, up to maxPanelStreams; "" for a host's, which are not bounded.
+	account string
 	// token is the hash of the caller's token, or of a site's capability.
-	token [32]byte
-	// counted streams are bounded by maxPanelStreams.
-	counted bool
-	cancel  context.CancelCauseFunc
+	token  [32]byte
+	cancel context.CancelCauseFunc
 	// writing is full while the handler writes, after its commit, and once the stream was answered without the handler.
 	writing chan struct{}
 	// expiry ends the stream with its token; nil when the token does not expire.
@@ -80,10 +81,10 @@ func (t *streamTable) add(s *liveStream) error {
 	switch {
 	case t.closed:
 		return errStopping
-	case s.counted && t.counts[s.panel] >= maxPanelStreams:
+	case s.account != "" && t.counts[s.account] >= maxPanelStreams:
 		return errTooMany
-	case s.counted:
-		t.counts[s.panel]++
+	case s.account != "":
+		t.counts[s.account]++
 	}
 	t.live[s] = struct{}{}
 	t.handlers.Add(1)
@@ -94,11 +95,11 @@ func (t *streamTable) remove(s *liveStream) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.live, s)
-	if !s.counted {
+	if s.account == "" {
 		return
 	}
-	if t.counts[s.panel]--; t.counts[s.panel] == 0 {
-		delete(t.counts, s.panel)
+	if t.counts[s.account]--; t.counts[s.account] == 0 {
+		delete(t.counts, s.account)
 	}
 }
 
@@ -160,7 +161,10 @@ func (t *streamTable) end(why error, which func(*liveStream) bool) {
 // returned, or when the stream ends without it.
 func (t *streamTable) begin(ctx context.Context, id panels.Identity) (_ context.Context, s *liveStream, leave func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	s = &liveStream{panel: id.Panel, token: id.TokenHash, cancel: cancel, counted: id.Role == panels.RolePanel}
+	s = &liveStream{panel: id.Panel, token: id.TokenHash, cancel: cancel}
+	if id.Role == panels.RolePanel {
+		s.account = limited(id)
+	}
 	if !id.ExpiresAt.IsZero() {
 		why := errExpired
 		if id.Console {

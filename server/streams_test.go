@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"github.com/ctxfs/ctxfs/sites"
 )
 
 // manyStreams runs n streams of id and returns when all of them are in the table.
@@ -60,6 +62,34 @@ func TestAPanelsStreamsAreBounded(t *testing.T) {
 	}
 	if err := one(panel("p")); err != nil {
 		t.Errorf("after the streams ended: %v", err)
+	}
+	if len(table.counts) != 0 {
+		t.Errorf("counts are left: %v", table.counts)
+	}
+}
+
+// TestSitesWithoutAPanelHaveStreamsOfTheirOwn fills one site of a host with streams: the other sites of hosts still answer.
+func TestSitesWithoutAPanelHaveStreamsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	table := newStreamTable()
+	visitor := func(id string) panels.Identity { return sites.Site{ID: id, Hash: [32]byte{id[0]}}.Visitor() }
+	one := func(id panels.Identity) error {
+		return table.runHere(t.Context(), id, func(context.Context) error { return nil })
+	}
+	manyStreams(t, table, visitor("a"), maxPanelStreams)
+	if err := one(visitor("a")); !errors.Is(err, fserr.EMFILE) {
+		t.Errorf("one stream more: %v, want EMFILE", err)
+	}
+	if err := one(visitor("b")); err != nil {
+		t.Errorf("another site: %v", err)
+	}
+	table.close()
+	table.wait()
+	for table.count() > 0 {
+		if t.Context().Err() != nil {
+			t.Fatal("streams are left")
+		}
+		runtime.Gosched() // run returns some time after its handler
 	}
 	if len(table.counts) != 0 {
 		t.Errorf("counts are left: %v", table.counts)
