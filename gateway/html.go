@@ -50,9 +50,6 @@ func (v *visit) document(file *contentReader) (document, error) {
 	if !wanted || !v.isDocument() || found.utf16 {
 		return doc, nil
 	}
-	if v.site.Options.LiveReload {
-		v.g.feeds.warm(file.ctx, v.site)
-	}
 	snippet := v.snippet(found.hasBase)
 	if snippet == "" {
 		return doc, nil
