@@ -48,7 +48,10 @@ type streamTable struct {
 	handlers sync.WaitGroup
 }
 
+// liveStream is the context of a stream's handler.
 type liveStream struct {
+	context.Context //nolint:containedctx // it is one
+
 	panel string
 	// account is what the stream counts for, up to maxPanelStreams; "" for a host's, which are not bounded.
 	account string
@@ -68,6 +71,14 @@ func extendStream(ctx context.Context, until time.Time) {
 	if s, ok := ctx.Value(liveStreamKey{}).(*liveStream); ok && s.expiry != nil {
 		s.expiry.Reset(time.Until(until))
 	}
+}
+
+// Value implements context.Context.
+func (s *liveStream) Value(key any) any {
+	if _, ok := key.(liveStreamKey); ok {
+		return s
+	}
+	return s.Context.Value(key)
 }
 
 func newStreamTable() *streamTable {
@@ -111,6 +122,17 @@ func (t *streamTable) endPanel(panel string, why error) {
 // endToken ends the streams of a site, or of a console.
 func (t *streamTable) endToken(hash [32]byte, why error) {
 	t.end(why, func(s *liveStream) bool { return s.token == hash })
+}
+
+// extendToken lets the streams of a site last until its further time, which may be an earlier one.
+func (t *streamTable) extendToken(hash [32]byte, until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for s := range t.live {
+		if s.token == hash && s.expiry != nil {
+			s.expiry.Reset(time.Until(until))
+		}
+	}
 }
 
 // has reports whether a token has a stream.
@@ -159,9 +181,9 @@ func (t *streamTable) end(why error, which func(*liveStream) bool) {
 
 // begin adds a stream whose context ends with the panel, the token or the server. The caller must call leave when its handler has
 // returned, or when the stream ends without it.
-func (t *streamTable) begin(ctx context.Context, id panels.Identity) (_ context.Context, s *liveStream, leave func(), err error) {
+func (t *streamTable) begin(ctx context.Context, id panels.Identity) (s *liveStream, leave func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	s = &liveStream{panel: id.Panel, token: id.TokenHash, cancel: cancel}
+	s = &liveStream{Context: ctx, panel: id.Panel, token: id.TokenHash, cancel: cancel}
 	if id.Role == panels.RolePanel {
 		s.account = limited(id)
 	}
@@ -178,9 +200,9 @@ func (t *streamTable) begin(ctx context.Context, id panels.Identity) (_ context.
 	}
 	if err := t.add(s); err != nil {
 		s.stop()
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	return ctx, s, leave, nil
+	return s, leave, nil
 }
 
 // stop frees what the stream's context has.
@@ -194,24 +216,24 @@ func (s *liveStream) stop() {
 // runHere calls handler with a context that ends with the panel, the token or the server. If it ended, runHere returns the reason once
 // handler has returned. It spares the goroutine of run, for handlers that read, and return soon after their context has ended.
 func (t *streamTable) runHere(ctx context.Context, id panels.Identity, handler func(context.Context) error) error {
-	ctx, _, leave, err := t.begin(ctx, id)
+	s, leave, err := t.begin(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer t.handlers.Done()
 	defer leave()
-	return reasonOr(ctx, handler(ctx))
+	return reasonOr(s, handler(s))
 }
 
 // run is runHere for handlers that may block after their context has ended: it waits only a while for them.
 func (t *streamTable) run(ctx context.Context, id panels.Identity, handler func(context.Context) error) error {
-	ctx, s, leave, err := t.begin(ctx, id)
+	s, leave, err := t.begin(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	s.writing = make(chan struct{}, 1)
-	ctx = fsservice.WithWrites(context.WithValue(ctx, liveStreamKey{}, s), s.beginWrite)
+	ctx = fsservice.WithWrites(s, s.beginWrite)
 	done := make(chan error, 1)
 	go func() {
 		defer t.handlers.Done()

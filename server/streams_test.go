@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -94,6 +95,40 @@ func TestSitesWithoutAPanelHaveStreamsOfTheirOwn(t *testing.T) {
 	if len(table.counts) != 0 {
 		t.Errorf("counts are left: %v", table.counts)
 	}
+}
+
+// TestStreamsFollowTheExpiryOfTheirSite renews a site: its stream lasts longer, then ends at once, and streams of other sites do not.
+func TestStreamsFollowTheExpiryOfTheirSite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		table, begun := newStreamTable(), time.Now()
+		ends := map[string]chan time.Duration{}
+		for _, id := range []string{"a", "b"} {
+			site := sites.Site{ID: id, Hash: [32]byte{id[0]}, ExpiresAt: begun.Add(time.Hour)}
+			end := make(chan time.Duration, 1)
+			ends[id] = end
+			go func() {
+				err := table.runHere(t.Context(), site.Visitor(), func(ctx context.Context) error {
+					<-ctx.Done()
+					return ctx.Err()
+				})
+				if !errors.Is(err, fserr.EACCES) {
+					t.Errorf("it ended with %v", err)
+				}
+				end <- time.Since(begun)
+			}()
+		}
+		synctest.Wait()
+		table.extendToken([32]byte{'a'}, begun.Add(3*time.Hour))
+		if got := <-ends["b"]; got != time.Hour {
+			t.Errorf("a site that was not renewed: %s", got)
+		}
+		time.Sleep(time.Hour) // of the test's own clock
+		table.extendToken([32]byte{'a'}, time.Now())
+		if got := <-ends["a"]; got != 2*time.Hour {
+			t.Errorf("a site that got a shorter life: %s", got)
+		}
+	})
 }
 
 // closingPanels is a registry whose panel is closed after its first authentication.

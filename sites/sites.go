@@ -59,8 +59,8 @@ func (s Site) Visitor() panels.Identity {
 type Config struct {
 	// Store keeps the records; the Registry does not close it.
 	Store metadata.Store
-	// Ended, if not nil, is called when a site was closed.
-	Ended func(Site)
+	// Ended, if not nil, is called when a site was closed, and Renewed when it got another time to expire.
+	Ended, Renewed func(Site)
 	// Failed, if not nil, is called when the record of a site that was closed could not be removed: a restart may open the site again.
 	Failed func(Site, error)
 }
@@ -77,6 +77,9 @@ type Registry struct {
 func New(ctx context.Context, cfg Config) (*Registry, error) {
 	if cfg.Ended == nil {
 		cfg.Ended = func(Site) {}
+	}
+	if cfg.Renewed == nil {
+		cfg.Renewed = func(Site) {}
 	}
 	if cfg.Failed == nil {
 		cfg.Failed = func(Site, error) {}
@@ -262,7 +265,7 @@ func (r *Registry) Get(id, panel string) (Site, error) {
 	return Site{}, &fserr.Error{Code: fserr.ENOENT, Detail: fmt.Sprintf("no open site %.40q", id), Hint: "ListSites or 'ctxfs sites' lists them"}
 }
 
-// Renew sets when an open site expires, as Open does.
+// Renew sets when an open site expires, as Open does. What visitors have under way follows (Config.Renewed).
 func (r *Registry) Renew(ctx context.Context, s Site, ttl time.Duration, until time.Time) (Site, error) {
 	expires := expiry(time.Now(), ttl, until)
 	if err := r.cfg.Store.Sites().Renew(ctx, s.ID, expires); err != nil {
@@ -272,6 +275,7 @@ func (r *Registry) Renew(ctx context.Context, s Site, ttl time.Duration, until t
 	if !ok {
 		return Site{}, &fserr.Error{Code: fserr.ENOENT, Detail: "the site was closed meanwhile"}
 	}
+	r.cfg.Renewed(now)
 	return now, nil
 }
 
