@@ -146,7 +146,7 @@ func (v *visit) send(ctx context.Context, t *transfer, content *fsservice.Conten
 	if kind != htmlType {
 		return v.respond(ctx, t, kind, tag, file, file.size)
 	}
-	doc, err := v.document(file)
+	doc, err := v.document(file, file.size)
 	if err != nil {
 		return err
 	}
