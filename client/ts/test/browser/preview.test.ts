@@ -119,7 +119,7 @@ test("an edit is shown within a moment", async () => {
 
 test("pages in hidden tabs keep no connection, and are loaded again if something was changed", async () => {
   const folder = await panelWith("hidden", { "index.html": "<!doctype html><body>first" });
-  const url = await open("hidden", "--sandbox");
+  const url = await open("hidden");
   const context = await browser.newContext(); // its tabs share six connections to a host
   const listens = (page: Page): Promise<unknown> => page.waitForResponse((response) => response.url().includes("/__ctxfs/events"));
   const show = (page: Page, shown: boolean): Promise<void> => page.evaluate((hidden) => {
