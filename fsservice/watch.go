@@ -1,6 +1,7 @@
 package fsservice
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"sync"
@@ -9,7 +10,10 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/watch"
+	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/codec"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -36,7 +40,7 @@ type watches struct {
 // which ends the watch.
 func (s *watches) Watch(req *ctxfsv1.WatchRequest, stream grpc.ServerStreamingServer[ctxfsv1.WatchResponse]) error {
 	ctx := stream.Context()
-	budget, release := s.budgets.of(panels.IdentityFrom(ctx).Owner)
+	budget, release := s.budgets.of(payer(ctx))
 	defer release()
 	w, err := s.putWatch(ctx, req, watch.Options{Recursive: req.GetRecursive()}, budget)
 	if err != nil {
@@ -67,7 +71,7 @@ func (s *watches) WatchOverflows() int64 { return s.overflows.Load() }
 // WatchTree watches a directory and those below for a caller in this process, as Watch does. No event names what skip reports, or what is
 // below that. The caller must call done. events is closed when the directory itself is gone.
 func (s *watches) WatchTree(ctx context.Context, dir string, skip func(name string) bool) (events <-chan watch.Event, done func(), err error) {
-	budget, release := s.budgets.of(panels.IdentityFrom(ctx).Owner)
+	budget, release := s.budgets.of(payer(ctx))
 	w, err := s.putWatch(ctx, &ctxfsv1.WatchRequest{Path: dir + "/"}, watch.Options{Recursive: true, Skip: skip}, budget)
 	if err != nil {
 		release()
@@ -79,21 +83,80 @@ func (s *watches) WatchTree(ctx context.Context, dir string, skip func(name stri
 	}, nil
 }
 
+// LastChange returns when a directory, or something below it, was last changed (ctime), for a caller in this process. It leaves out what skip
+// reports, and times to come, which another machine's clock may give. It fails with EFBIG if the names that it has to remember take more
+// than watchBytes.
+func (s *watches) LastChange(ctx context.Context, dir string, skip func(name string) bool) (time.Time, error) {
+	budget, release := s.budgets.of(payer(ctx))
+	defer release()
+	end, err := budget.turn(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer end()
+	return onPath(ctx, s.opener, "watch", reads, &ctxfsv1.WatchRequest{Path: dir + "/"}, func(c *call) (time.Time, error) {
+		top, err := c.root.Stat(c.path)
+		if err != nil {
+			return time.Time{}, err
+		}
+		now, last := time.Now().UnixNano(), int64(0)
+		note := func(ns int64) {
+			if ns <= now {
+				last = max(last, ns)
+			}
+		}
+		note(top.CtimeNs)
+		err = c.root.Walk(ctx, c.path, tree.WalkOptions{Stats: true, Reserve: reserveNames}, func(_ string, e rootfs.Entry, err error) error {
+			switch {
+			case err != nil: // nor can it be watched
+			case skip(e.Name):
+				return tree.SkipDir
+			case e.Stat != nil:
+				note(e.Stat.CtimeNs)
+			}
+			return nil
+		})
+		return time.Unix(0, last), err
+	})
+}
+
+func reserveNames(bytes int64) error {
+	if bytes > watchBytes {
+		return &fserr.Error{Code: fserr.EFBIG, Detail: "a directory has too many entries to be looked at"}
+	}
+	return nil
+}
+
+// payer returns whose budget the watches of a call take from: its panel's, also if a site's visitor calls, else the caller's own.
+func payer(ctx context.Context) string {
+	id := panels.IdentityFrom(ctx)
+	return cmp.Or(id.Panel, id.Owner)
+}
+
 // putWatch sets up a watch when it is its turn.
 func (s *watches) putWatch(ctx context.Context, req *ctxfsv1.WatchRequest, o watch.Options, budget *ownerBudget) (watch.Watcher, error) {
 	o.Budget = budget.Budget
-	select {
-	case budget.setups <- struct{}{}:
-		defer func() { <-budget.setups }()
-	case <-ctx.Done():
-		return nil, fail(ctx.Err(), "watch", "", "")
+	end, err := budget.turn(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer end()
 	return onPath(ctx, s.opener, "watch", reads, req, func(c *call) (watch.Watcher, error) {
 		return c.root.Watch(c.path, o)
 	})
 }
 
-// watchBudgets has a budget for each owner that has watches. The zero watchBudgets has none.
+// turn waits until the owner may walk through a tree. Call end after that.
+func (b *ownerBudget) turn(ctx context.Context) (end func(), err error) {
+	select {
+	case b.setups <- struct{}{}:
+		return func() { <-b.setups }, nil
+	case <-ctx.Done():
+		return nil, fail(ctx.Err(), "watch", "", "")
+	}
+}
+
+// watchBudgets has a budget for each owner that has watches (payer). The zero watchBudgets has none.
 type watchBudgets struct {
 	mu sync.Mutex
 	by map[string]*ownerBudget
@@ -101,7 +164,7 @@ type watchBudgets struct {
 
 type ownerBudget struct {
 	*watch.Budget
-	// setups has room for the watches of the owner that may be set up at once.
+	// setups has room for the watches of the owner that may be set up at once, and for its other walks (turn).
 	setups  chan struct{}
 	watches int
 }

@@ -16,7 +16,7 @@ const (
 	gather = 50 * time.Millisecond
 	// calm is the least time between two events of a site. A build that runs does not reload the page for each of its files.
 	calm = 250 * time.Millisecond
-	// linger is how long a watch stays after its last listener left: a page that is reloaded comes back, and may have missed something.
+	// linger is how long a watch stays after its last listener left: a page that is reloaded comes back.
 	linger = 5 * time.Second
 	// rewatch is how long a watch whose directory is gone waits before it looks again. Builds remove their output and make it anew.
 	rewatch = 500 * time.Millisecond
@@ -27,6 +27,12 @@ const (
 	eventReload = "reload"
 	eventCSS    = "css"
 )
+
+// event is what a page listens for: all that was seen until a time needs no more than its kind says.
+type event struct {
+	kind string
+	at   time.Time
+}
 
 // feeds are the watches of sites whose pages listen for changes: one of each site, however many pages listen.
 type feeds struct {
@@ -44,8 +50,12 @@ type feed struct {
 	// ready is closed when the watch is in place, or when it could not be. Then failed is set.
 	ready  chan struct{}
 	failed error
-	// The rest is guarded by feeds.mu. changed is when the last change was seen.
-	listeners map[chan string]bool
+	// begun is when the watch was in place. unknown says that it is not known whether something was changed shortly before that. Both are set
+	// before ready is closed.
+	begun   time.Time
+	unknown bool
+	// The rest is guarded by feeds.mu. changed is when the last change was seen, or made before the watch was in place.
+	listeners map[chan event]bool
 	changed   time.Time
 	idle      *time.Timer
 }
@@ -53,9 +63,10 @@ type feed struct {
 // Watches returns how many trees are watched for pages that reload.
 func (g *Gateway) Watches() int { return int(g.feeds.watches.Load()) }
 
-// listen returns a channel of the kinds of a site's events. A listener that is slow gets one for several. If something was changed since a
-// time, there is an event at once. The caller must call leave. listen fails if the site's root cannot be watched. ctx is a visitor's call.
-func (fs *feeds) listen(ctx context.Context, site sites.Site, since time.Time) (events <-chan string, leave func(), err error) {
+// listen returns a channel of a site's events. A listener that is slow gets one for several. If something was changed since a
+// time, there is an event at once; certain asks for one also if that is not known. The caller must call leave. listen fails if the site's
+// root cannot be watched. ctx is a visitor's call.
+func (fs *feeds) listen(ctx context.Context, site sites.Site, since time.Time, certain bool) (events <-chan event, leave func(), err error) {
 	f, listener, ok := fs.join(ctx, site)
 	if !ok {
 		return nil, nil, errStopping
@@ -73,21 +84,14 @@ func (fs *feeds) listen(ctx context.Context, site sites.Site, since time.Time) (
 	}
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	if f.changed.After(since) {
-		offer(listener, eventReload)
+	if f.changed.After(since) || certain && f.unknown && f.begun.After(since) {
+		offer(listener, event{eventReload, time.Now()})
 	}
 	return listener, leave, nil
 }
 
-// warm begins to watch a site for a page that is being sent, and will listen soon.
-func (fs *feeds) warm(ctx context.Context, site sites.Site) {
-	if f, listener, ok := fs.join(ctx, site); ok {
-		fs.leave(f, listener)
-	}
-}
-
 // join adds a listener to the feed of a site, which begins if there is none. It returns false while the gateway stops.
-func (fs *feeds) join(ctx context.Context, site sites.Site) (*feed, chan string, bool) {
+func (fs *feeds) join(ctx context.Context, site sites.Site) (*feed, chan event, bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f := fs.by[site.Hash]
@@ -95,7 +99,7 @@ func (fs *feeds) join(ctx context.Context, site sites.Site) (*feed, chan string,
 		if !fs.g.requests.enter() {
 			return nil, nil, false
 		}
-		f = &feed{site: site, ready: make(chan struct{}), listeners: map[chan string]bool{}}
+		f = &feed{site: site, ready: make(chan struct{}), listeners: map[chan event]bool{}}
 		f.idle = time.AfterFunc(linger, func() { fs.expire(f) })
 		// The watch outlives the call that began it. Those who listen end with the site.
 		ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -110,12 +114,12 @@ func (fs *feeds) join(ctx context.Context, site sites.Site) (*feed, chan string,
 		}()
 	}
 	f.idle.Stop()
-	listener := make(chan string, 1)
+	listener := make(chan event, 1)
 	f.listeners[listener] = true
 	return f, listener, true
 }
 
-func (fs *feeds) leave(f *feed, listener chan string) {
+func (fs *feeds) leave(f *feed, listener chan event) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if delete(f.listeners, listener); len(f.listeners) == 0 {
@@ -154,6 +158,7 @@ func (fs *feeds) run(ctx context.Context, f *feed) {
 		switch {
 		case first:
 			f.failed = err
+			fs.look(ctx, f)
 			close(f.ready)
 			if err != nil {
 				return
@@ -173,6 +178,19 @@ func (fs *feeds) run(ctx context.Context, f *feed) {
 			return
 		}
 	}
+}
+
+// look finds when something was changed last before the watch was in place, which nobody saw: pages listen only while they are visible.
+func (fs *feeds) look(ctx context.Context, f *feed) {
+	if f.failed != nil {
+		return
+	}
+	f.begun = time.Now()
+	changed, err := fs.g.cfg.Files.LastChange(ctx, f.site.Options.Root, f.skips)
+	f.unknown = err != nil
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	f.changed = changed
 }
 
 // wait returns false if ctx ended first.
@@ -234,20 +252,22 @@ func (fs *feeds) seen(f *feed) {
 func (fs *feeds) tell(f *feed, kind string) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
+	e := event{kind, time.Now()}
 	for listener := range f.listeners {
-		offer(listener, kind)
+		offer(listener, e)
 	}
 }
 
-// offer puts an event into a listener's channel. If one is there already, both become a reload. feeds.mu is held, so that nobody else sends.
-func offer(listener chan string, kind string) {
+// offer puts an event into a listener's channel. If one is there already, both become a reload, unless they are the same. feeds.mu is held,
+// so that nobody else sends.
+func offer(listener chan event, e event) {
 	select {
-	case listener <- kind:
+	case listener <- e:
 		return
 	case old := <-listener:
-		if old != kind {
-			kind = eventReload
+		if old.kind != e.kind {
+			e.kind = eventReload
 		}
 	}
-	listener <- kind
+	listener <- e
 }

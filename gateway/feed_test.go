@@ -20,11 +20,11 @@ func TestSlowListenerGetsOneEventForSeveral(t *testing.T) {
 		{[]string{eventCSS, eventReload}, eventReload},
 		{[]string{eventReload, eventCSS}, eventReload},
 	} {
-		listener := make(chan string, 1)
+		listener := make(chan event, 1)
 		for _, kind := range c.kinds {
-			offer(listener, kind)
+			offer(listener, event{kind: kind})
 		}
-		if got := <-listener; got != c.want || len(listener) != 0 {
+		if got := (<-listener).kind; got != c.want || len(listener) != 0 {
 			t.Errorf("%v: got %s and %d more, want %s", c.kinds, got, len(listener), c.want)
 		}
 	}
@@ -34,8 +34,8 @@ func TestSlowListenerGetsOneEventForSeveral(t *testing.T) {
 func TestBuildReloadsPagesFourTimesASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		listener := make(chan string, 1)
-		f := &feed{listeners: map[chan string]bool{listener: true}}
+		listener := make(chan event, 1)
+		f := &feed{listeners: map[chan event]bool{listener: true}}
 		changes := make(chan watch.Event)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -43,12 +43,12 @@ func TestBuildReloadsPagesFourTimesASecond(t *testing.T) {
 		begun := time.Now()
 		changes <- watch.Event{Kind: watch.Change, Name: "a.css"}
 		changes <- watch.Event{Kind: watch.Change, Name: "b/c.css"}
-		if got := <-listener; got != eventCSS || time.Since(begun) != gather {
-			t.Errorf("two style sheets: %s after %s", got, time.Since(begun))
+		if got := <-listener; got.kind != eventCSS || time.Since(begun) != gather {
+			t.Errorf("two style sheets: %v after %s", got, time.Since(begun))
 		}
 		changes <- watch.Event{Kind: watch.Overflow}
-		if got := <-listener; got != eventReload || time.Since(begun) != gather+calm {
-			t.Errorf("an overflow right after: %s after %s", got, time.Since(begun))
+		if got := <-listener; got.kind != eventReload || time.Since(begun) != gather+calm {
+			t.Errorf("an overflow right after: %v after %s", got, time.Since(begun))
 		}
 		heard := 0
 		for range 1000 {

@@ -35,9 +35,9 @@ type document struct {
 	mark    string
 }
 
-// document inspects an HTML file. What the site adds goes only into documents that the user will see, not into what a script fetches.
-func (v *visit) document(file *contentReader) (document, error) {
-	wanted := file.size <= maxSpliced && (v.site.Options.Base || v.site.Options.LiveReload)
+// document inspects an HTML file of a size. What the site adds goes only into documents that the user will see, not into what a script fetches.
+func (v *visit) document(file io.ReadSeeker, size int64) (document, error) {
+	wanted := size <= maxSpliced && (v.site.Options.Base || v.site.Options.LiveReload)
 	if wanted {
 		v.w.Header().Add("Vary", "Accept, Sec-Fetch-Dest")
 	}
@@ -46,19 +46,16 @@ func (v *visit) document(file *contentReader) (document, error) {
 		return document{}, err
 	}
 	found := inspect(text)
-	doc := document{charset: found.charsetParameter(text, file.size > int64(len(text)))}
+	doc := document{charset: found.charsetParameter(text, size > int64(len(text)))}
 	if !wanted || !v.isDocument() || found.utf16 {
 		return doc, nil
-	}
-	if v.site.Options.LiveReload {
-		v.g.feeds.warm(file.ctx, v.site)
 	}
 	snippet := v.snippet(found.hasBase)
 	if snippet == "" {
 		return doc, nil
 	}
 	sum := sha256.Sum256([]byte(snippet))
-	doc.mark, doc.spliced = hex.EncodeToString(sum[:4]), &spliced{file: file, size: file.size, at: int64(found.at), snippet: snippet}
+	doc.mark, doc.spliced = hex.EncodeToString(sum[:4]), &spliced{file: file, size: size, at: int64(found.at), snippet: snippet}
 	return doc, nil
 }
 

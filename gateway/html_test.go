@@ -3,12 +3,17 @@ package gateway
 import (
 	"bytes"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"unicode/utf8"
 
 	parser "golang.org/x/net/html"
+
+	"github.com/ctxfs/ctxfs/sites"
 )
 
 func TestSnippetsGoIntoTheHead(t *testing.T) {
@@ -109,3 +114,58 @@ func FuzzInspect(f *testing.F) {
 }
 
 const documentSeed = "<!doctype html><html lang=en><head><meta charset=utf-8><title>t</title></head><body></body></html>"
+
+// FuzzDocument inspects documents as requests do: of a larger one only the first part. What is sent is the document, with the snippet at a
+// place that was looked at, and the document as it is if it is UTF-16 or no browser will show it.
+func FuzzDocument(f *testing.F) {
+	for _, doc := range []string{documentSeed, "", "<head", "\xff\xfe<\x00h\x00e\x00a\x00d\x00>\x00", "\xfe\xff\x00<", "\xef\xbb\xbf<html>", "<!doctype html><title>\xc3\xa9</title>", "<meta charset=utf-16>"} {
+		for _, pad := range []int{0, maxInspected - len(doc) - 1, maxInspected - len(doc)/2, maxInspected} {
+			f.Add([]byte(doc), uint32(max(0, pad)), "document")
+		}
+		f.Add([]byte(doc), uint32(maxSpliced), "iframe")
+		f.Add([]byte(doc), uint32(0), "script")
+	}
+	f.Fuzz(func(t *testing.T, doc []byte, pad uint32, dest string) {
+		more := int(pad % (maxInspected + 2))
+		if pad == maxSpliced {
+			more = maxSpliced
+		}
+		whole := append(bytes.Repeat([]byte(" "), more), doc...) // documents may begin with spaces
+		if pad%2 == 1 {
+			whole = append(bytes.Clone(doc), bytes.Repeat([]byte("\xc3\xa9"), more/2)...)
+		}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.Header.Set("Sec-Fetch-Dest", dest)
+		w := httptest.NewRecorder()
+		v := &visit{g: &Gateway{}, w: w, r: r, site: sites.Site{Options: sites.Options{Base: true, LiveReload: true}}}
+		got, err := v.document(bytes.NewReader(whole), int64(len(whole)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown, utf16 := dest == "document" || dest == "iframe" || dest == "frame" || dest == "embed" || dest == "object", isUTF16(whole)
+		if want := shown && !utf16 && len(whole) <= maxSpliced; (got.spliced != nil) != want && dest != "" {
+			t.Fatalf("%d bytes for %q, UTF-16 %v: spliced %v", len(whole), dest, utf16, got.spliced != nil)
+		}
+		if utf16 && got.charset != "" || strings.Trim(got.charset, "abcdefghijklmnopqrstuvwxyz0123456789-_:.;= ") != "" {
+			t.Errorf("charset %q", got.charset)
+		}
+		if got.charset == "; charset=utf-8" && len(whole) <= maxInspected && !utf8.Valid(whole) && !bytes.Contains(bytes.ToLower(whole), []byte("utf-")) && !bytes.HasPrefix(whole, []byte("\xef\xbb\xbf")) {
+			t.Errorf("%.80q is said to be UTF-8", whole)
+		}
+		if got.spliced == nil {
+			return
+		}
+		sent, err := io.ReadAll(iotest.HalfReader(got.spliced))
+		at, snippet := int(got.spliced.at), got.spliced.snippet
+		if err != nil || int64(len(sent)) != got.spliced.length() || at > min(len(whole), maxInspected) || string(sent[at:at+len(snippet)]) != snippet {
+			t.Fatalf("%d bytes of %d, %v, the snippet at %d", len(sent), got.spliced.length(), err, at)
+		}
+		if !bytes.Equal(slices.Delete(sent, at, at+len(snippet)), whole) {
+			t.Errorf("without the snippet it is another document")
+		}
+	})
+}
+
+func isUTF16(doc []byte) bool {
+	return bytes.HasPrefix(doc, []byte("\xff\xfe")) || bytes.HasPrefix(doc, []byte("\xfe\xff"))
+}

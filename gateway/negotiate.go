@@ -133,7 +133,12 @@ func weightOf(parameters string) float64 {
 }
 
 // withSuffix returns an ETag for another form of the same content.
-func withSuffix(tag, suffix string) string { return strings.TrimSuffix(tag, `"`) + "-" + suffix + `"` }
+func withSuffix(tag, suffix string) string {
+	if tag == "" {
+		return ""
+	}
+	return strings.TrimSuffix(tag, `"`) + "-" + suffix + `"`
+}
 
 // newEncoder returns a writer that encodes to w. Close ends the content; a writer that is not closed needs nothing.
 func newEncoder(coding string, w io.Writer) io.WriteCloser {

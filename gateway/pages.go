@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
@@ -226,7 +227,7 @@ func (v *visit) read(name string) *ctxfsv1.ReadStreamRequest {
 
 // show sends the file or directory of the path, or the page that stands for it.
 func (v *visit) show(ctx context.Context, t *transfer) error {
-	name := v.path()
+	name, at := v.path(), time.Now()
 	if v.dir {
 		name = path.Join(name, v.site.Options.Index)
 	}
@@ -245,7 +246,7 @@ func (v *visit) show(ctx context.Context, t *transfer) error {
 	if err != nil {
 		return err
 	}
-	return v.send(ctx, t, content, name)
+	return v.send(ctx, t, content, name, at)
 }
 
 // navigates reports whether a request is for a document that the user will see.

@@ -27,7 +27,7 @@ const (
 	smallContent, smallHead = 16 << 10, 2 << 10
 	// pagePart is how much of a file is sent at a time, in bytes.
 	pagePart = 1 << 20
-	// settled is how long after a change a strong validator is certain. Before Linux 6.13 a file system's times move in ticks, so that a
+	// settled is how long after a change a validator is certain. Before Linux 6.13 a file system's times move in ticks, so that a
 	// second change within a tick cannot be seen.
 	settled = 20 * time.Millisecond
 	// deniedFeatures are browser features that no site's page may use.
@@ -134,19 +134,19 @@ func (v *visit) options() {
 	v.w.WriteHeader(http.StatusNoContent)
 }
 
-// send sends a file, or the part of it that the request asks for, and closes content.
-func (v *visit) send(ctx context.Context, t *transfer, content *fsservice.Content, name string) error {
+// send sends a file, or the part of it that the request asks for, and closes content, which was opened at a time or later.
+func (v *visit) send(ctx context.Context, t *transfer, content *fsservice.Content, name string, at time.Time) error {
 	file := &contentReader{ctx: ctx, content: content, size: content.Stat.GetSize(), t: t}
 	defer file.close()
 	if err := file.load(); err != nil {
 		return err
 	}
-	kind, tag := mimeType(name), v.etag(content)
+	kind, tag := mimeType(name), v.etag(content, at)
 	v.w.Header().Set("Cache-Control", v.caching(name))
 	if kind != htmlType {
 		return v.respond(ctx, t, kind, tag, file, file.size)
 	}
-	doc, err := v.document(file)
+	doc, err := v.document(file, file.size)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (v *visit) send(ctx context.Context, t *transfer, content *fsservice.Conten
 func (v *visit) respond(ctx context.Context, t *transfer, kind, tag string, body io.ReadSeeker, size int64) error {
 	out := &contentWriter{ResponseWriter: v.w, ctx: ctx, t: t, coding: v.coding(kind, size)}
 	ranges, only := rangesFor(v.r.Header.Get("Range"), size), v.r.Header.Get("If-Range")
-	if strings.HasPrefix(tag, "W/") || only != "" && only != tag {
+	if tag == "" || only != "" && only != tag {
 		ranges = ""
 	}
 	if ranges != "" {
@@ -172,7 +172,9 @@ func (v *visit) respond(ctx context.Context, t *transfer, kind, tag string, body
 	v.r.Header.Set("Range", ranges)
 	h := v.w.Header()
 	h.Set("Content-Type", kind)
-	h.Set("Etag", tag)
+	if tag != "" {
+		h.Set("Etag", tag)
+	}
 	// Without a time of modification ServeContent compares validators only: a time in seconds would make a file that is changed twice
 	// in a second look unchanged.
 	v.atOnce(size <= smallContent && out.coding == "", out, func() { http.ServeContent(out, v.r, "", time.Time{}, body) })
@@ -209,15 +211,14 @@ func (v *visit) atOnce(small bool, out *contentWriter, send func()) {
 	out.keep(out.t.control.Flush())
 }
 
-// etag returns the validator of a file: a weak one if it was just changed, since a further change may leave it as it is. Nothing in a
-// snapshot changes.
-func (v *visit) etag(content *fsservice.Content) string {
+// etag returns the validator of a file whose attributes were read at a time or later: "" if it was just changed, since a further change may
+// leave the attributes as they are. A weak validator would not do: If-None-Match takes it for the strong one. Nothing in a snapshot changes.
+func (v *visit) etag(content *fsservice.Content, at time.Time) string {
 	snapshot := v.site.Options.Snapshot != ""
-	tag := `"` + content.ETag(snapshot) + `"`
-	if !snapshot && time.Since(time.Unix(0, content.Stat.GetCtimeNs())) < settled {
-		return "W/" + tag
+	if !snapshot && at.Sub(time.Unix(0, content.Stat.GetCtimeNs())) < settled {
+		return ""
 	}
-	return tag
+	return `"` + content.ETag(snapshot) + `"`
 }
 
 // contentReader reads a file for http.ServeContent, which may read several ranges from a goroutine of its own.

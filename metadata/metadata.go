@@ -165,7 +165,7 @@ type Tokens interface {
 	Add(ctx context.Context, t Token, now time.Time) error
 	// Get returns the record, expired or not, or ErrNotFound.
 	Get(ctx context.Context, hash [32]byte) (Token, error)
-	// DeletePanel removes all of a panel's tokens and returns how many.
+	// DeletePanel removes all of a panel's tokens and, in the same transaction, its sites. It returns how many tokens.
 	DeletePanel(ctx context.Context, panelID string) (int, error)
 	// List returns a panel's tokens, oldest first.
 	List(ctx context.Context, panelID string) ([]Token, error)

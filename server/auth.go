@@ -50,7 +50,7 @@ func (a *authenticator) identify(ctx context.Context, m *method.Method) (panels.
 		id, err = a.authenticate(ctx, md)
 	}
 	if err == nil {
-		err = connOf(ctx).accepted.authenticated(id.Panel)
+		err = connOf(ctx).accepted.authenticated(limited(id))
 	}
 	if err != nil {
 		return panels.Identity{}, err

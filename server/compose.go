@@ -132,6 +132,14 @@ func (s *Server) siteEnded(site sites.Site) {
 	s.calls.limits.forget(site.ID)
 }
 
+// siteRenewed lets what visitors of a site have under way last as long as the site.
+func (s *Server) siteRenewed(site sites.Site) { s.streams.extendToken(site.Hash, site.ExpiresAt) }
+
+// siteStays logs that a site may be open again after a restart.
+func (s *Server) siteStays(site sites.Site, err error) {
+	s.log.Error("the record of a closed site could not be removed: close the site again after a restart", zap.String("site", site.ID), zap.Error(err))
+}
+
 // closeOwner closes the handles of a panel, or of a host's connection, and drops its client instances.
 func (s *Server) closeOwner(owner string) {
 	s.parts.leases.Drop(owner)

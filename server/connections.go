@@ -61,7 +61,7 @@ type connGroup struct {
 	open, closing int
 	// unauthenticated holds *acceptedConn, the oldest first.
 	unauthenticated list.List
-	// owners counts the authenticated connections of each panel.
+	// owners counts the authenticated connections of each panel, and of each site that belongs to none.
 	owners map[string]int
 	// freed is closed, and replaced, when a full group has room again.
 	freed chan struct{}
@@ -229,15 +229,15 @@ type acceptedConn struct {
 	// cancels counts the calls that the client has cancelled, minus those that it let end and those that pace has delayed it for.
 	cancels atomic.Int64
 
-	// The group's mutex guards these. place is the connection's element in the list of unauthenticated ones; owner is the panel that it
-	// counts for, "" for a host.
+	// The group's mutex guards these. place is the connection's element in the list of unauthenticated ones; owner is the panel, or the site
+	// without one, that it counts for, "" for a host.
 	place           *list.Element
 	owner           string
 	closed, removed bool
 }
 
-// authenticated counts the connection for a panel ("" for a host) from its first authenticated call on. It fails with
-// EMFILE when the listener is short of connections and the panel has its share of them.
+// authenticated counts the connection for a panel, or a site without one (limited; "" for a host), from its first authenticated call on. It
+// fails with EMFILE when the listener is short of connections and the panel has its share of them.
 func (c *acceptedConn) authenticated(panel string) error {
 	if c == nil || c.known.Load() {
 		return nil

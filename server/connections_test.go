@@ -1,10 +1,14 @@
 package server
 
 import (
+	"bufio"
 	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -196,6 +200,47 @@ func TestAFullListenerKeepsRoomForOtherPanels(t *testing.T) {
 	host := ctxfsv1.NewContextServiceClient(r.host(t))
 	if _, err := host.ListContexts(t.Context(), &ctxfsv1.ListContextsRequest{}); err != nil {
 		t.Error(err) // the unix socket has room of its own
+	}
+}
+
+// TestAFullListenerKeepsRoomForOtherSites has visitors of a site that belongs to no panel connect until they are refused; those of another
+// one still get in.
+func TestAFullListenerKeepsRoomForOtherSites(t *testing.T) {
+	t.Parallel()
+	const most = 16
+	r := startWith(t, pagesConfig(t), func(s *Server) { s.conns.pages.max, s.conns.pages.maxUnauthenticated = most, most/2 })
+	r.openPanel(t, "p")
+	write(t, filepath.Join(r.folder("ctx_p"), "a.txt"), "text")
+	visit := func(site string) int {
+		t.Helper()
+		conn := dialPlain(t, "tcp", r.Info().Addresses.Gateway)
+		u, err := url.Parse(site)
+		if err == nil {
+			_, err = io.WriteString(conn, "GET /a.txt HTTP/1.1\r\nHost: "+u.Host+"\r\n\r\n")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	crowded, other := r.openSite(t, "ctx_p", nil).GetUrl(), r.openSite(t, "ctx_p", nil).GetUrl()
+	for range most * 3 / 4 {
+		if got := visit(crowded); got != http.StatusOK {
+			t.Fatalf("status %d", got)
+		}
+	}
+	if got := visit(crowded); got != http.StatusServiceUnavailable {
+		t.Errorf("one connection more than the site's share: %d", got)
+	}
+	for range 3 {
+		if got := visit(other); got != http.StatusOK {
+			t.Errorf("another site: %d", got)
+		}
 	}
 }
 

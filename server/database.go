@@ -292,7 +292,7 @@ func (s *Server) databaseBroken(of suspicion, err error) error {
 }
 
 // settleDatabase repairs, at a start, the records of a database that has lost commits. This server knows no panels and no revocations
-// then, so it ends all tokens: one that was revoked must not work again.
+// then, so it ends all tokens and the sites of panels: what was revoked must not work again.
 func (s *Server) settleDatabase(ctx context.Context) error {
 	of := s.database.suspect()
 	if !of.lost {
@@ -305,6 +305,9 @@ func (s *Server) settleDatabase(ctx context.Context) error {
 	ended, err := s.parts.panels.RevokeAll(ctx)
 	if err != nil {
 		return err
+	}
+	for _, site := range s.parts.sites.List() {
+		s.parts.sites.PanelClosed(site.Panel) // its record went with the tokens
 	}
 	s.database.restored(of)
 	s.log.Warn("the database had lost commits: its records were rebuilt from the folders, and all tokens were revoked; hosts must open their panels again",

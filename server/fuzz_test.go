@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ctxfs/ctxfs/internal/sessiontest"
@@ -26,6 +28,8 @@ type fuzzed struct {
 	info   Info
 	failed *observer.ObservedLogs
 	token  string
+	// site is the host of a site with live reload and a hub, and listing the one of a site that lists.
+	site, listing string
 }
 
 // startFuzzed serves until the target ends.
@@ -36,7 +40,7 @@ func startFuzzed(f *testing.F) *fuzzed {
 		f.Fatal(err)
 	}
 	cfg := DefaultConfig()
-	cfg.Workspace, cfg.DiskReserve, cfg.HTTP, cfg.Listen, cfg.Pool = dir, 0, "127.0.0.1:0", []string{"127.0.0.1:0"}, 0
+	cfg.Workspace, cfg.DiskReserve, cfg.HTTP, cfg.Listen, cfg.Gateway, cfg.Pool = dir, 0, "127.0.0.1:0", []string{"127.0.0.1:0"}, "127.0.0.1:0", 0
 	core, failed := observer.New(zapcore.InfoLevel)
 	s, err := New(context.Background(), cfg, Deps{Log: zap.New(core), Version: "1.2.3"})
 	if err != nil {
@@ -59,7 +63,32 @@ func startFuzzed(f *testing.F) *fuzzed {
 	if err != nil {
 		f.Fatal(err)
 	}
-	return &fuzzed{info: s.Info(), failed: failed, token: panel.GetToken()}
+	z := &fuzzed{info: s.Info(), failed: failed, token: panel.GetToken()}
+	z.openSites(f, cc)
+	return z
+}
+
+// openSites opens the sites of the target, with a document.
+func (z *fuzzed) openSites(f *testing.F, cc *grpc.ClientConn) {
+	f.Helper()
+	as := metadata.AppendToOutgoingContext(context.Background(), "authorization", bearerOf(z.token))
+	_, err := ctxfsv1.NewFsServiceClient(cc).WriteFile(as, &ctxfsv1.WriteFileRequest{Path: "/index.html", Content: &ctxfsv1.WriteFileRequest_Data{Data: []byte(documentText)}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for host, options := range map[*string]*ctxfsv1.SiteOptions{
+		&z.site: {LiveReload: true, Base: true, Spa: true, Hub: true, Parents: []string{"http://localhost:1"}}, &z.listing: {Listing: true, Hidden: true, Index: "none"},
+	} {
+		site, err := ctxfsv1.NewGatewayServiceClient(cc).OpenSite(as, &ctxfsv1.OpenSiteRequest{Options: options})
+		if err != nil {
+			f.Fatal(err)
+		}
+		u, err := url.Parse(site.GetUrl())
+		if err != nil {
+			f.Fatal(err)
+		}
+		*host = u.Host
+	}
 }
 
 // say sends bytes to an address, says no more, and waits for the end.
@@ -96,7 +125,7 @@ func (z *fuzzed) check(t *testing.T) {
 	}
 }
 
-// FuzzConnection says anything at all to the addresses of HTTP and of gRPC.
+// FuzzConnection says anything at all to the addresses of HTTP, of gRPC and of sites.
 func FuzzConnection(f *testing.F) {
 	z := startFuzzed(f)
 	const upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
@@ -108,11 +137,16 @@ func FuzzConnection(f *testing.F) {
 		"GET /v1/content?path=%00 HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-\r\nAuthorization: Bearer x\r\nAuthorization: Bearer y\r\n\r\n",
 		"POST /v1/FsService/Stat HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer x\r\nContent-Type: application/json\r\nContent-Length: 12\r\n\r\n{\"path\":\"/\"}",
 		"POST /v1/FsService/Glob HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nCtxfs-Timeout: 1s\r\n\r\nf\r\n{\"patterns\":[\"*\r\n",
+		"GET / HTTP/1.1\r\nHost: site\r\nSec-Fetch-Dest: document\r\nRange: bytes=0-1,5-\r\nIf-None-Match: *\r\n\r\nGET /x HTTP/1.1\r\nHost: site\r\nSec-Fetch-Mode: navigate\r\n\r\n",
+		"GET /__ctxfs/hub.html HTTP/1.1\r\nHost: site\r\n\r\n", "GET /__ctxfs/sw.js HTTP/1.1\r\nHost: site\r\nService-Worker: script\r\n\r\n",
+		"HEAD /%2e%2e/%00 HTTP/1.1\r\nHost: site\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: site\r\n\r\n", "GET http://site/ HTTP/1.0\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: list\r\nAccept: application/json\r\nAccept-Encoding: gzip;q=0.5, zstd\r\n\r\n", "GET /index.html HTTP/1.1\r\nHost: list\r\nContent-Length: 3\r\n\r\nabc",
 	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		data = bytes.ReplaceAll(data, []byte("Bearer x"), []byte("Bearer "+z.token))
+		z.say(t, z.info.Addresses.Gateway, bytes.ReplaceAll(bytes.ReplaceAll(data, []byte("Host: site"), []byte("Host: "+z.site)), []byte("Host: list"), []byte("Host: "+z.listing)))
 		z.say(t, z.info.Addresses.HTTP, data)
 		z.say(t, z.info.Addresses.TCP[0], data)
 	})

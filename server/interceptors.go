@@ -221,8 +221,12 @@ func (i *interceptors) around(ctx context.Context, c *call, run runStream, serve
 			}
 		}()
 		// If the panel was closed before the stream was in the table, closing it did not end the stream.
-		if _, err := i.auth.identify(ctx, c.method); err != nil {
+		now, err := i.auth.identify(ctx, c.method)
+		if err != nil {
 			return err
+		}
+		if !now.ExpiresAt.Equal(c.id.ExpiresAt) { // nor did renewing its site
+			extendStream(ctx, now.ExpiresAt)
 		}
 		return serve(ctx)
 	})

@@ -106,10 +106,10 @@ func plantPages(t *testing.T, folder string) {
 	}
 }
 
-// strong waits until files were changed so long ago that they have strong validators.
+// strong waits until files were changed so long ago that they have validators.
 func (b *browser) strong(site, path string) {
 	b.Helper()
-	for strings.HasPrefix(b.ask(site, path, "method", "HEAD").header.Get("ETag"), "W/") {
+	for b.ask(site, path, "method", "HEAD").header.Get("ETag") == "" {
 		if b.Context().Err() != nil {
 			b.Fatal(b.Context().Err())
 		}
@@ -282,6 +282,27 @@ func TestPathWithoutItsSlashLeadsToTheSite(t *testing.T) {
 	}
 }
 
+// TestFileThatWasJustChangedHasNoValidator: before Linux 6.13 a second change in the same tick leaves the attributes as they are, and with
+// them the validator.
+func TestFileThatWasJustChangedHasNoValidator(t *testing.T) {
+	t.Parallel()
+	r := start(t, pagesConfig(t))
+	r.openPanel(t, "p")
+	file := write(t, filepath.Join(r.folder("ctx_p"), "f.html"), documentText)
+	site := r.openSite(t, "ctx_p", &ctxfsv1.SiteOptions{Base: true}).GetUrl()
+	b := newBrowser(t, r)
+	for _, dest := range []string{"empty", "document"} { // as it is, and with a snippet
+		got := answer{header: http.Header{"Etag": {"none yet"}}}
+		for try := 0; got.header.Get("ETag") != "" && try < 2000; try++ { // until the request is fast enough
+			write(t, file, documentText)
+			got = b.ask(site, "/f.html", "Range", "bytes=0-3", "Sec-Fetch-Dest", dest, "If-Range", got.header.Get("ETag"))
+		}
+		if got.status != http.StatusOK || !strings.HasSuffix(got.body, "hello</body></html>\n") || got.header.Get("Cache-Control") != "no-cache" {
+			t.Errorf("%s: %d %q, %v", dest, got.status, got.body, got.header)
+		}
+	}
+}
+
 // TestEveryChangeHasAnotherValidator: also one that keeps the size and the time of modification.
 func TestEveryChangeHasAnotherValidator(t *testing.T) {
 	t.Parallel()
@@ -295,8 +316,8 @@ func TestEveryChangeHasAnotherValidator(t *testing.T) {
 	seen := map[string]string{}
 	look := func(what string) {
 		t.Helper()
-		if got := b.ask(site, "/f.txt", "Range", "bytes=0-0"); strings.HasPrefix(got.header.Get("ETag"), "W/") && got.status != http.StatusOK {
-			t.Errorf("%s: a range of a file with a weak validator: %d", what, got.status)
+		if got := b.ask(site, "/f.txt", "Range", "bytes=0-0"); got.header.Get("ETag") == "" && got.status != http.StatusOK {
+			t.Errorf("%s: a range of a file without a validator: %d", what, got.status)
 		}
 		b.strong(site, "/f.txt")
 		tag := b.ask(site, "/f.txt").header.Get("ETag")

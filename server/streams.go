@@ -27,7 +27,7 @@ type ended struct{ error }
 // Unwrap returns the reason.
 func (e ended) Unwrap() error { return e.error }
 
-// maxPanelStreams bounds the streams of one panel over all its connections: each may have an open file, and all panels share the
+// maxPanelStreams bounds the streams of one panel, or of one site that belongs to none, over all its connections: each may have an open file, and all panels share the
 // process's descriptors.
 const maxPanelStreams = 1000
 
@@ -39,21 +39,25 @@ const endGrace = 500 * time.Millisecond
 
 // streamTable has the running streams, so that those of a closed panel can be ended.
 type streamTable struct {
-	mu     sync.Mutex
-	live   map[*liveStream]struct{}
-	counts map[string]int // of the counted streams of a panel
+	mu   sync.Mutex
+	live map[*liveStream]struct{}
+	// counts has the counted streams of each panel, and of each site that belongs to none (limited).
+	counts map[string]int
 	closed bool
 	// handlers counts the handlers that have not returned.
 	handlers sync.WaitGroup
 }
 
+// liveStream is the context of a stream's handler.
 type liveStream struct {
+	context.Context //nolint:containedctx // it is one
+
 	panel string
+	// account is what the stream counts for, up to maxPanelStreams; "" for a host's, which are not bounded.
+	account string
 	// token is the hash of the caller's token, or of a site's capability.
-	token [32]byte
-	// counted streams are bounded by maxPanelStreams.
-	counted bool
-	cancel  context.CancelCauseFunc
+	token  [32]byte
+	cancel context.CancelCauseFunc
 	// writing is full while the handler writes, after its commit, and once the stream was answered without the handler.
 	writing chan struct{}
 	// expiry ends the stream with its token; nil when the token does not expire.
@@ -69,6 +73,14 @@ func extendStream(ctx context.Context, until time.Time) {
 	}
 }
 
+// Value implements context.Context.
+func (s *liveStream) Value(key any) any {
+	if _, ok := key.(liveStreamKey); ok {
+		return s
+	}
+	return s.Context.Value(key)
+}
+
 func newStreamTable() *streamTable {
 	return &streamTable{live: map[*liveStream]struct{}{}, counts: map[string]int{}}
 }
@@ -80,10 +92,10 @@ func (t *streamTable) add(s *liveStream) error {
 	switch {
 	case t.closed:
 		return errStopping
-	case s.counted && t.counts[s.panel] >= maxPanelStreams:
+	case s.account != "" && t.counts[s.account] >= maxPanelStreams:
 		return errTooMany
-	case s.counted:
-		t.counts[s.panel]++
+	case s.account != "":
+		t.counts[s.account]++
 	}
 	t.live[s] = struct{}{}
 	t.handlers.Add(1)
@@ -94,11 +106,11 @@ func (t *streamTable) remove(s *liveStream) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.live, s)
-	if !s.counted {
+	if s.account == "" {
 		return
 	}
-	if t.counts[s.panel]--; t.counts[s.panel] == 0 {
-		delete(t.counts, s.panel)
+	if t.counts[s.account]--; t.counts[s.account] == 0 {
+		delete(t.counts, s.account)
 	}
 }
 
@@ -110,6 +122,17 @@ func (t *streamTable) endPanel(panel string, why error) {
 // endToken ends the streams of a site, or of a console.
 func (t *streamTable) endToken(hash [32]byte, why error) {
 	t.end(why, func(s *liveStream) bool { return s.token == hash })
+}
+
+// extendToken lets the streams of a site last until its further time, which may be an earlier one.
+func (t *streamTable) extendToken(hash [32]byte, until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for s := range t.live {
+		if s.token == hash && s.expiry != nil {
+			s.expiry.Reset(time.Until(until))
+		}
+	}
 }
 
 // has reports whether a token has a stream.
@@ -158,9 +181,12 @@ func (t *streamTable) end(why error, which func(*liveStream) bool) {
 
 // begin adds a stream whose context ends with the panel, the token or the server. The caller must call leave when its handler has
 // returned, or when the stream ends without it.
-func (t *streamTable) begin(ctx context.Context, id panels.Identity) (_ context.Context, s *liveStream, leave func(), err error) {
+func (t *streamTable) begin(ctx context.Context, id panels.Identity) (s *liveStream, leave func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	s = &liveStream{panel: id.Panel, token: id.TokenHash, cancel: cancel, counted: id.Role == panels.RolePanel}
+	s = &liveStream{Context: ctx, panel: id.Panel, token: id.TokenHash, cancel: cancel}
+	if id.Role == panels.RolePanel {
+		s.account = limited(id)
+	}
 	if !id.ExpiresAt.IsZero() {
 		why := errExpired
 		if id.Console {
@@ -174,9 +200,9 @@ func (t *streamTable) begin(ctx context.Context, id panels.Identity) (_ context.
 	}
 	if err := t.add(s); err != nil {
 		s.stop()
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	return ctx, s, leave, nil
+	return s, leave, nil
 }
 
 // stop frees what the stream's context has.
@@ -190,24 +216,24 @@ func (s *liveStream) stop() {
 // runHere calls handler with a context that ends with the panel, the token or the server. If it ended, runHere returns the reason once
 // handler has returned. It spares the goroutine of run, for handlers that read, and return soon after their context has ended.
 func (t *streamTable) runHere(ctx context.Context, id panels.Identity, handler func(context.Context) error) error {
-	ctx, _, leave, err := t.begin(ctx, id)
+	s, leave, err := t.begin(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer t.handlers.Done()
 	defer leave()
-	return reasonOr(ctx, handler(ctx))
+	return reasonOr(s, handler(s))
 }
 
 // run is runHere for handlers that may block after their context has ended: it waits only a while for them.
 func (t *streamTable) run(ctx context.Context, id panels.Identity, handler func(context.Context) error) error {
-	ctx, s, leave, err := t.begin(ctx, id)
+	s, leave, err := t.begin(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	s.writing = make(chan struct{}, 1)
-	ctx = fsservice.WithWrites(context.WithValue(ctx, liveStreamKey{}, s), s.beginWrite)
+	ctx = fsservice.WithWrites(s, s.beginWrite)
 	done := make(chan error, 1)
 	go func() {
 		defer t.handlers.Done()

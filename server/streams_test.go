@@ -3,7 +3,9 @@ package server
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -14,6 +16,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"github.com/ctxfs/ctxfs/sites"
 )
 
 // manyStreams runs n streams of id and returns when all of them are in the table.
@@ -64,6 +67,68 @@ func TestAPanelsStreamsAreBounded(t *testing.T) {
 	if len(table.counts) != 0 {
 		t.Errorf("counts are left: %v", table.counts)
 	}
+}
+
+// TestSitesWithoutAPanelHaveStreamsOfTheirOwn fills one site of a host with streams: the other sites of hosts still answer.
+func TestSitesWithoutAPanelHaveStreamsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	table := newStreamTable()
+	visitor := func(id string) panels.Identity { return sites.Site{ID: id, Hash: [32]byte{id[0]}}.Visitor() }
+	one := func(id panels.Identity) error {
+		return table.runHere(t.Context(), id, func(context.Context) error { return nil })
+	}
+	manyStreams(t, table, visitor("a"), maxPanelStreams)
+	if err := one(visitor("a")); !errors.Is(err, fserr.EMFILE) {
+		t.Errorf("one stream more: %v, want EMFILE", err)
+	}
+	if err := one(visitor("b")); err != nil {
+		t.Errorf("another site: %v", err)
+	}
+	table.close()
+	table.wait()
+	for table.count() > 0 {
+		if t.Context().Err() != nil {
+			t.Fatal("streams are left")
+		}
+		runtime.Gosched() // run returns some time after its handler
+	}
+	if len(table.counts) != 0 {
+		t.Errorf("counts are left: %v", table.counts)
+	}
+}
+
+// TestStreamsFollowTheExpiryOfTheirSite renews a site: its stream lasts longer, then ends at once, and streams of other sites do not.
+func TestStreamsFollowTheExpiryOfTheirSite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		table, begun := newStreamTable(), time.Now()
+		ends := map[string]chan time.Duration{}
+		for _, id := range []string{"a", "b"} {
+			site := sites.Site{ID: id, Hash: [32]byte{id[0]}, ExpiresAt: begun.Add(time.Hour)}
+			end := make(chan time.Duration, 1)
+			ends[id] = end
+			go func() {
+				err := table.runHere(t.Context(), site.Visitor(), func(ctx context.Context) error {
+					<-ctx.Done()
+					return ctx.Err()
+				})
+				if !errors.Is(err, fserr.EACCES) {
+					t.Errorf("it ended with %v", err)
+				}
+				end <- time.Since(begun)
+			}()
+		}
+		synctest.Wait()
+		table.extendToken([32]byte{'a'}, begun.Add(3*time.Hour))
+		if got := <-ends["b"]; got != time.Hour {
+			t.Errorf("a site that was not renewed: %s", got)
+		}
+		time.Sleep(time.Hour) // of the test's own clock
+		table.extendToken([32]byte{'a'}, time.Now())
+		if got := <-ends["a"]; got != 2*time.Hour {
+			t.Errorf("a site that got a shorter life: %s", got)
+		}
+	})
 }
 
 // closingPanels is a registry whose panel is closed after its first authentication.

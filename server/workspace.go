@@ -281,7 +281,7 @@ func (s *Server) openParts(ctx context.Context) error {
 	if p.audit, err = s.openAudit(); err != nil {
 		return err
 	}
-	if p.sites, err = sites.New(ctx, sites.Config{Store: p.store.Store, Ended: s.siteEnded}); err != nil {
+	if p.sites, err = sites.New(ctx, sites.Config{Store: p.store.Store, Ended: s.siteEnded, Renewed: s.siteRenewed, Failed: s.siteStays}); err != nil {
 		return fmt.Errorf("open the sites: %w", err)
 	}
 	p.leases = panels.NewLeases(s.cfg.LeaseGrace, func(owner, instance string) { p.handles.CloseInstance(owner, instance) })

@@ -59,8 +59,10 @@ func (s Site) Visitor() panels.Identity {
 type Config struct {
 	// Store keeps the records; the Registry does not close it.
 	Store metadata.Store
-	// Ended, if not nil, is called when a site was closed.
-	Ended func(Site)
+	// Ended, if not nil, is called when a site was closed, and Renewed when it got another time to expire.
+	Ended, Renewed func(Site)
+	// Failed, if not nil, is called when the record of a site that was closed could not be removed: a restart may open the site again.
+	Failed func(Site, error)
 }
 
 // Registry has the open sites. It is safe for concurrent use.
@@ -75,6 +77,12 @@ type Registry struct {
 func New(ctx context.Context, cfg Config) (*Registry, error) {
 	if cfg.Ended == nil {
 		cfg.Ended = func(Site) {}
+	}
+	if cfg.Renewed == nil {
+		cfg.Renewed = func(Site) {}
+	}
+	if cfg.Failed == nil {
+		cfg.Failed = func(Site, error) {}
 	}
 	r := &Registry{cfg: cfg, byHash: map[[32]byte]Site{}}
 	list, err := cfg.Store.Sites().List(ctx)
@@ -107,7 +115,9 @@ func siteOf(rec metadata.Site) (Site, error) {
 type Request struct {
 	Context contexts.ID
 	// Panel is the panel with which the site ends; "" for none.
-	Panel   string
+	Panel string
+	// Token is the hash of the panel's token that asks for the site; zero for a host.
+	Token   [32]byte
 	Options Options
 	// TTL is the life of the site; 0 means DefaultTTL.
 	TTL time.Duration
@@ -116,7 +126,7 @@ type Request struct {
 }
 
 // Open opens a site of a context that exists. It fails with EINVAL for bad options, with EMFILE if the context has MaxPerContext sites,
-// and with ECANCELED if the panel or the context ended meanwhile.
+// and with ECANCELED if the panel, its token or the context ended meanwhile.
 func (r *Registry) Open(ctx context.Context, req Request) (s Site, capability string, err error) {
 	if err := req.Options.normalize(); err != nil {
 		return Site{}, "", err
@@ -138,8 +148,8 @@ func (r *Registry) Open(ctx context.Context, req Request) (s Site, capability st
 	}
 	err = r.cfg.Store.Sites().Add(ctx, rec)
 	if err == nil {
-		// A panel or context that ended before the site was in the table did not end it.
-		if err = r.check(ctx, s); err != nil {
+		// A panel, token or context that ended before the site was in the table did not end it.
+		if err = errors.Join(r.check(ctx, s), r.checkToken(ctx, req.Token)); err != nil {
 			err = errors.Join(err, r.cfg.Store.Sites().Delete(context.WithoutCancel(ctx), s.ID))
 		}
 	}
@@ -194,8 +204,21 @@ func (r *Registry) check(ctx context.Context, s Site) error {
 			err = metadata.ErrNotFound
 		}
 	}
+	return orEnded(err)
+}
+
+// checkToken fails with ECANCELED if a token was revoked. The zero hash is no token's.
+func (r *Registry) checkToken(ctx context.Context, hash [32]byte) error {
+	if hash == ([32]byte{}) {
+		return nil
+	}
+	_, err := r.cfg.Store.Tokens().Get(ctx, hash)
+	return orEnded(err)
+}
+
+func orEnded(err error) error {
 	if errors.Is(err, metadata.ErrNotFound) {
-		return &fserr.Error{Code: fserr.ECANCELED, Detail: "the site's panel or context ended", Hint: "open the panel again", Err: err}
+		return &fserr.Error{Code: fserr.ECANCELED, Detail: "the site's panel, its token or the context ended", Hint: "open the panel again", Err: err}
 	}
 	return err
 }
@@ -242,21 +265,29 @@ func (r *Registry) Get(id, panel string) (Site, error) {
 	return Site{}, &fserr.Error{Code: fserr.ENOENT, Detail: fmt.Sprintf("no open site %.40q", id), Hint: "ListSites or 'ctxfs sites' lists them"}
 }
 
-// Renew sets when an open site expires, as Open does.
+// Renew sets when an open site expires, as Open does. What visitors have under way follows (Config.Renewed).
 func (r *Registry) Renew(ctx context.Context, s Site, ttl time.Duration, until time.Time) (Site, error) {
 	expires := expiry(time.Now(), ttl, until)
 	if err := r.cfg.Store.Sites().Renew(ctx, s.ID, expires); err != nil {
 		return Site{}, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now, ok := r.byHash[s.Hash]
+	now, ok := r.setExpiry(s.Hash, expires)
 	if !ok {
 		return Site{}, &fserr.Error{Code: fserr.ENOENT, Detail: "the site was closed meanwhile"}
 	}
-	now.ExpiresAt = expires
-	r.byHash[s.Hash] = now
+	r.cfg.Renewed(now)
 	return now, nil
+}
+
+func (r *Registry) setExpiry(hash [32]byte, at time.Time) (Site, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, ok := r.byHash[hash]
+	if ok {
+		s.ExpiresAt = at
+		r.byHash[hash] = s
+	}
+	return s, ok
 }
 
 // Close closes a site. It is closed until the server restarts even if the record cannot be removed, which is an error.
@@ -269,7 +300,8 @@ func (r *Registry) Close(ctx context.Context, s Site) error {
 	return err
 }
 
-// PanelClosed ends the sites of a panel. Records that cannot be removed now are removed at the next start.
+// PanelClosed ends the sites of a panel that was closed, or whose tokens were revoked. Their records went with the tokens, but for those of
+// sites that were opened meanwhile.
 func (r *Registry) PanelClosed(panel string) {
 	r.forget(func(s Site) bool { return s.Panel == panel && panel != "" })
 }
@@ -279,10 +311,12 @@ func (r *Registry) SnapshotDeleted(id contexts.ID, name string) {
 	r.forget(func(s Site) bool { return s.Context == id && s.Options.Snapshot == name && name != "" })
 }
 
-// forget ends sites, and removes their records as far as the disk allows.
+// forget ends sites, and removes their records.
 func (r *Registry) forget(which func(Site) bool) {
 	for _, s := range r.end(which) {
-		_ = r.cfg.Store.Sites().Delete(context.Background(), s.ID)
+		if err := r.cfg.Store.Sites().Delete(context.Background(), s.ID); err != nil && !errors.Is(err, metadata.ErrNotFound) {
+			r.cfg.Failed(s, err)
+		}
 	}
 }
 

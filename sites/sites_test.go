@@ -2,6 +2,7 @@ package sites_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -86,15 +87,22 @@ func TestSiteOfAPanelThatEndsMeanwhile(t *testing.T) {
 			return store.Panels().Update(ctx, metadata.Panel{ID: "p", ContextID: "ctx_p", ClosedAt: time.Now()})
 		},
 		"deleted": func(ctx context.Context, store metadata.Store) error { return store.Contexts().Delete(ctx, "ctx_p") },
+		"revoked": func(ctx context.Context, store metadata.Store) error {
+			_, err := store.Tokens().DeletePanel(ctx, "p")
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := newStore(t)
+			store, token := newStore(t), [32]byte{1}
+			if err := store.Tokens().Add(t.Context(), metadata.Token{Hash: token, PanelID: "p", ContextID: "ctx_p", ExpiresAt: time.Now().Add(time.Hour)}, time.Now()); err != nil {
+				t.Fatal(err)
+			}
 			r := newRegistry(t, endingStore{store, func() {
 				if err := end(t.Context(), store); err != nil {
 					t.Error(err)
 				}
 			}})
-			_, _, err := r.Open(t.Context(), sites.Request{Context: "ctx_p", Panel: "p"})
+			_, _, err := r.Open(t.Context(), sites.Request{Context: "ctx_p", Panel: "p", Token: token})
 			if fserr.CodeOf(err) != fserr.ECANCELED || len(r.List()) != 0 {
 				t.Errorf("%v, open: %v", err, r.List())
 			}
@@ -102,6 +110,33 @@ func TestSiteOfAPanelThatEndsMeanwhile(t *testing.T) {
 				t.Errorf("records: %v, %v", list, err)
 			}
 		})
+	}
+}
+
+// TestRecordThatStaysIsReported closes a panel while the store removes no site.
+func TestRecordThatStaysIsReported(t *testing.T) {
+	broken := errors.New("the disk is full")
+	store := metadata.Wrap(newStore(t), func(ctx context.Context, call string, f func(context.Context) error) error {
+		if call == "Sites.Delete" {
+			return broken
+		}
+		return f(ctx)
+	})
+	var failed []string
+	r, err := sites.New(t.Context(), sites.Config{Store: store, Failed: func(s sites.Site, err error) {
+		if errors.Is(err, broken) {
+			failed = append(failed, s.ID)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	site, _, err := r.Open(t.Context(), sites.Request{Context: "ctx_p", Panel: "p"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.PanelClosed("p"); len(r.List()) != 0 || !slices.Equal(failed, []string{site.ID}) {
+		t.Errorf("open: %v, failed: %v", r.List(), failed)
 	}
 }
 

@@ -183,6 +183,9 @@ func (s tokens) DeletePanel(ctx context.Context, panelID string) (n int, err err
 	err = s.writing(ctx, "delete the tokens of panel", panelID, func() error {
 		n = len(s.Store.tokens)
 		maps.DeleteFunc(s.Store.tokens, func(_ [32]byte, t metadata.Token) bool { return t.PanelID == panelID })
+		maps.DeleteFunc(s.Store.sites, func(_ string, site metadata.Site) bool {
+			return site.PanelID == panelID && site.ContextID == s.Store.panels.records[panelID].ContextID
+		})
 		n -= len(s.Store.tokens)
 		return nil
 	})

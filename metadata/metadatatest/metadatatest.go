@@ -55,6 +55,7 @@ func Run(t *testing.T, open func(t *testing.T) metadata.Store) {
 		{"a layer in use is kept", layerInUse},
 		{"a site comes back as it was stored", siteRoundTrip},
 		{"sites end with their context", siteCascade},
+		{"sites end with their panel's tokens", siteEndsWithTokens},
 		{"a cancelled call changes nothing", cancelled},
 		{"a closed store fails", closed},
 	} {

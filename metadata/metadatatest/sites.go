@@ -32,6 +32,25 @@ func siteRoundTrip(s suite) {
 	s.equal(list, []metadata.Site{want})
 }
 
+// siteEndsWithTokens revokes the tokens of a panel: its sites go with them, and those of hosts and other panels stay.
+func siteEndsWithTokens(s suite) {
+	s.bind("c", "p", "q")
+	s.grant("p", 1, time.Hour)
+	for i, panel := range []string{"p", "q", ""} {
+		s.must(s.store.Sites().Add(s.Context(), metadata.Site{
+			ID: "site_" + panel, Hash: [32]byte{byte(i)}, ContextID: "c", PanelID: panel, Options: []byte("{}"), OpenedAt: epoch.Add(time.Duration(i) * time.Hour),
+		}))
+	}
+	n, err := s.store.Tokens().DeletePanel(s.Context(), "p")
+	s.must(err)
+	s.equal(n, 1)
+	list, err := s.store.Sites().List(s.Context())
+	s.must(err)
+	s.equal(len(list), 2)
+	s.equal(list[0].PanelID, "q")
+	s.equal(list[1].PanelID, "")
+}
+
 func siteCascade(s suite) {
 	s.create("c", "d")
 	for i, contextID := range []string{"c", "d"} {

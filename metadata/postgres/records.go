@@ -181,7 +181,9 @@ func (s tokens) Get(ctx context.Context, hash [32]byte) (metadata.Token, error) 
 }
 
 func (s tokens) DeletePanel(ctx context.Context, panelID string) (int, error) {
-	n, err := s.exec(ctx, `DELETE FROM @.tokens WHERE panel_id = $1`, panelID)
+	// A panel's sites are of its context, by which there is an index.
+	n, err := s.exec(ctx, `WITH site AS (DELETE FROM @.sites WHERE panel_id = $1 AND context_id = (SELECT context_id FROM @.panels WHERE id = $1))
+		DELETE FROM @.tokens WHERE panel_id = $1`, panelID)
 	return int(n), s.explain(err, "delete the tokens of panel", panelID)
 }
 

@@ -185,7 +185,15 @@ func (s tokens) Get(ctx context.Context, hash [32]byte) (metadata.Token, error) 
 }
 
 func (s tokens) DeletePanel(ctx context.Context, panelID string) (int, error) {
-	n, err := exec(ctx, s.write, `DELETE FROM tokens WHERE panel_id = ?`, panelID)
+	var n int64
+	err := s.within(ctx, func(tx *sql.Tx) (err error) {
+		// A panel's sites are of its context, by which there is an index.
+		_, err = exec(ctx, tx, `DELETE FROM sites WHERE panel_id = ? AND context_id = (SELECT context_id FROM panels WHERE id = ?)`, panelID, panelID)
+		if err == nil {
+			n, err = exec(ctx, tx, `DELETE FROM tokens WHERE panel_id = ?`, panelID)
+		}
+		return err
+	})
 	return int(n), s.explain(err, "delete the tokens of panel", panelID)
 }
 

@@ -56,7 +56,11 @@ func (s *Gateway) OpenSite(ctx context.Context, req *ctxfsv1.OpenSiteRequest) (*
 	if err := s.checkRoot(ctx, contextID, req.GetContextId(), &o); err != nil {
 		return nil, err
 	}
-	site, capability, err := s.Sites.Open(ctx, sites.Request{Context: contextID, Panel: id.Panel, Options: o, TTL: ttl, Until: id.ExpiresAt})
+	request := sites.Request{Context: contextID, Panel: id.Panel, Options: o, TTL: ttl, Until: id.ExpiresAt}
+	if id.Role == panels.RolePanel {
+		request.Token = id.TokenHash
+	}
+	site, capability, err := s.Sites.Open(ctx, request)
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}

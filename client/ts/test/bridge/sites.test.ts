@@ -77,7 +77,7 @@ test("documents and their policy are those of the site, under its address", asyn
 test("a video's ranges are answered", async () => {
   const movie = `${site.url}movie.bin`;
   let etag: string;
-  do etag = (await ask(movie, { method: "HEAD" })).headers.get("etag") ?? ""; while (etag.startsWith("W/")); // until its last change was long ago
+  do etag = (await ask(movie, { method: "HEAD" })).headers.get("etag") ?? ""; while (etag === ""); // until its last change was long ago
   const part = await ask(movie, { headers: { range: "bytes=2-4" } });
   expect([part.status, part.headers.get("content-range"), part.headers.get("content-length"), await part.text()]).toEqual([206, "bytes 2-4/10", "3", "234"]);
   const rest = await ask(movie, { headers: { range: "bytes=8-", "if-range": etag } });

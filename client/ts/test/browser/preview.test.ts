@@ -117,6 +117,41 @@ test("an edit is shown within a moment", async () => {
   expect(median).toBeLessThan(3000); // of a machine with nothing else to do: under 300
 });
 
+test("pages in hidden tabs keep no connection, and are loaded again if something was changed", async () => {
+  const folder = await panelWith("hidden", { "index.html": "<!doctype html><body>first" });
+  const url = await open("hidden");
+  const context = await browser.newContext(); // its tabs share six connections to a host
+  const listens = (page: Page): Promise<unknown> => page.waitForResponse((response) => response.url().includes("/__ctxfs/events"));
+  const show = (page: Page, shown: boolean): Promise<void> => page.evaluate((hidden) => {
+    Object.defineProperty(document, "hidden", { configurable: true, value: hidden });
+    document.dispatchEvent(new Event("visibilitychange"));
+  }, !shown);
+  const pages: Page[] = [];
+  for (let n = 0; n < 7; n++) {
+    const page = await context.newPage();
+    const listening = listens(page);
+    await page.goto(url, { timeout: 30_000 });
+    await listening;
+    await show(page, false);
+    pages.push(page);
+  }
+  const [kept, late] = pages;
+  if (kept === undefined || late === undefined) throw new Error("no pages");
+  let loads = 0;
+  kept.on("load", () => { loads++; });
+  const listening = listens(kept);
+  await show(kept, true);
+  await listening;
+  await put(folder, { "index.html": "<!doctype html><body>second" });
+  await kept.waitForFunction(() => document.body.textContent === "second");
+  await kept.waitForLoadState("load");
+  expect(loads).toBe(1);
+  expect(await text(late)).toBe("first");
+  await show(late, true);
+  await late.waitForFunction(() => document.body.textContent === "second");
+  await context.close();
+});
+
 /** A PNG of one red pixel. */
 const pixel = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8Dwn4EIwDiqkL4KAQB8LQMBYgqA6QAAAABJRU5ErkJggg==", "base64");
 
