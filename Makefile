@@ -8,6 +8,8 @@ VERSION   := $(shell cat VERSION)
 LDFLAGS   := -s -w -X main.version=$(VERSION)
 BIN       := bin/ctxfs
 WORKSPACE ?= .
+# What make bench runs after the comparison, each a target of its own.
+BENCHES   := review git gateway agents sandbox exec records
 # The linter's cache holds absolute paths: one that checkouts share reports files of another by names that no exclusion knows.
 export GOLANGCI_LINT_CACHE := $(CURDIR)/bin/lint-cache
 # gcc and libc are what the race detector links with. The target lint vets the tests. Many of them wait: four run at once.
@@ -70,7 +72,8 @@ test-fuzz: ## Fuzzes each parser of untrusted input for a second
 test-ts: need-git need-node need-chromium ## Checks and tests the npm client, in Node and in Chromium, and in short on the versions of Node that test-nodes installed
 	npm --prefix client/ts ci --no-audit --no-fund --loglevel=error
 	npm --prefix client/ts test
-	node client/ts/scripts/nodes.mjs test/node.test.ts test/stacks.test.ts test/functions.test.ts test/transports.test.ts test/tools.test.ts test/sandbox.test.ts
+	node client/ts/scripts/nodes.mjs test/node.test.ts test/stacks.test.ts test/functions.test.ts test/transports.test.ts test/tools.test.ts test/sandbox.test.ts \
+	  test/gittools.test.ts test/aisession.test.ts
 
 .PHONY: console
 console: need-node ## Builds the console's page into console/dist, which the binary embeds; make build needs no Node
@@ -92,9 +95,10 @@ test-nodes: need-git need-node need-chromium ## Tests the npm client on Node 22,
 	node client/ts/scripts/nodes.mjs --install
 
 .PHONY: bench
-bench: need-git bench-peers ## Compares ctxfs with its peers (about ten minutes), reviews and commits with git, sites with nginx, and MCP with its reference server, and writes docs/performance
+bench: need-git bench-peers ## Compares ctxfs with its peers (about ten minutes), then runs bench-review, -git, -gateway, -agents, -sandbox, -exec and -records, and writes docs/performance
 	cd bench && $(GO) run . --out ../docs/performance $(BENCH)
-	$(if $(BENCH),,cd bench && $(GO) run . review --out ../docs/performance && $(GO) run . git --out ../docs/performance && $(GO) run . gateway --out ../docs/performance && $(GO) run . agents --out ../docs/performance)
+	@# BENCH narrows the comparison, and leaves the others out.
+	$(if $(BENCH),,$(MAKE) --no-print-directory -j1 $(addprefix bench-,$(BENCHES)))
 
 .PHONY: bench-quick
 bench-quick: need-git bench-peers ## Shows in a few seconds that the comparison works; its figures mean nothing

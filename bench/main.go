@@ -163,6 +163,8 @@ func runFirstAccess(ctx context.Context, args []string, stdout, stderr io.Writer
 	set := flag.NewFlagSet("bench first-access", flag.ContinueOnError)
 	set.SetOutput(stderr)
 	set.StringVar(&o.Out, "out", "", "folder for first-access.md and first-access.svg; empty writes none")
+	set.IntVar(&o.ScopeFiles, "scope", 500, "files of the scope of a large workspace; 0 measures none")
+	set.IntVar(&o.ScopeAll, "scope-of", 100_000, "files of that workspace")
 	set.StringVar(&o.Dir, "dir", "", "folder for temporary files, on the disk that is to be measured")
 	set.IntVar(&o.Rounds, "rounds", 5, "rounds of each size; their median is reported")
 	files := set.String("files", "1000,10000,100000", "sizes of workspaces")

@@ -252,7 +252,8 @@ func (a *app) gitStagedCommand() *cobra.Command {
 	var pushed bool
 	cmd := &cobra.Command{
 		Use: "staged", Short: "List staged commits, the newest first", Args: usage(cobra.NoArgs),
-		Long: "Lists the staged commits of a context, or of all contexts, the newest first. They stay until they are pushed or discarded, also if their context is deleted.",
+		Long: "Lists the staged commits of a context, or of all contexts, the newest first. They stay until they are pushed or discarded, also if their context is deleted. " +
+			"The records of pushed ones stay for 30 days, up to 100 of a context.",
 	}
 	cmd.Flags().BoolVar(&pushed, "pushed", false, "list those that were pushed too")
 	cmd.RunE = a.onGit(false, func(ctx context.Context, g *client.Git, _ []string) error {
@@ -275,6 +276,8 @@ func (a *app) gitStagedCommand() *cobra.Command {
 func stagedState(s *ctxfsv1.StagedCommit) string {
 	p := s.GetPushed()
 	switch {
+	case s.GetDamaged() != "":
+		return "damaged"
 	case p == nil:
 		return "staged"
 	case p.GetRemote() != "":
@@ -337,27 +340,52 @@ func (a *app) printStaged(s *ctxfsv1.StagedCommit) error {
 }
 
 func (a *app) gitDiscardCommand() *cobra.Command {
-	return &cobra.Command{
+	var force bool
+	cmd := &cobra.Command{
 		Use: "discard ID...", Short: "Forget staged commits; the context keeps its changes", Args: usage(cobra.MinimumNArgs(1)),
-		RunE: a.onGit(false, func(ctx context.Context, g *client.Git, args []string) error {
-			var gone []any
-			for _, id := range args {
-				if err := g.Discard(ctx, id); err != nil {
-					return err
-				}
-				if gone = append(gone, map[string]string{"id": id}); a.json {
-					continue
-				}
-				if err := a.printf("discarded %s\n", id); err != nil {
-					return err
-				}
-			}
-			if a.json {
-				return a.printJSON(gone)
-			}
-			return nil
-		}),
+		Long: "Forgets staged commits. The context keeps its changes.\n\nIf the connection to a remote was lost during a push, it may not be known whether the remote has the commit. Such a commit is " +
+			"discarded only with --force, and the output says where it may have been pushed to.",
 	}
+	cmd.Flags().BoolVar(&force, "force", false, "discard also what may have been pushed")
+	cmd.RunE = a.onGit(false, func(ctx context.Context, g *client.Git, args []string) error {
+		var gone []any
+		for _, id := range args {
+			one, err := a.gitDiscard(ctx, g, id, force)
+			if err != nil {
+				return err
+			}
+			gone = append(gone, one)
+		}
+		if a.json {
+			return a.printJSON(gone)
+		}
+		return nil
+	})
+	return cmd
+}
+
+// gitDiscard discards a staged commit, and returns the JSON about it.
+func (a *app) gitDiscard(ctx context.Context, g *client.Git, id string, force bool) (map[string]string, error) {
+	one := map[string]string{"id": id, "maybePushedTo": ""}
+	if !force {
+		if err := g.Discard(ctx, id); err != nil || a.json {
+			return one, err
+		}
+		return one, a.printf("discarded %s\n", id)
+	}
+	unsettled, err := g.ForceDiscard(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	note := ""
+	if unsettled != nil {
+		one["maybePushedTo"] = unsettled.GetBranch() + " of " + unsettled.GetUrl()
+		note = "; it is not known whether it was pushed to " + show(one["maybePushedTo"])
+	}
+	if a.json {
+		return one, nil
+	}
+	return one, a.printf("discarded %s%s\n", id, note)
 }
 
 // stagedIDs lists the staged commits for the shell.

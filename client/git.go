@@ -179,3 +179,10 @@ func (g *Git) Discard(ctx context.Context, id string) error {
 	_, err := g.c.git().DiscardStaged(ctx, &ctxfsv1.DiscardStagedRequest{Id: id})
 	return gitError("discardstaged", err)
 }
+
+// ForceDiscard is Discard, also if it is not known whether the commit was pushed. It returns that push, nil for none: its target may have the commit.
+// It is for hosts.
+func (g *Git) ForceDiscard(ctx context.Context, id string) (unsettled *ctxfsv1.PushResult, err error) {
+	out, err := g.c.git().DiscardStaged(ctx, &ctxfsv1.DiscardStagedRequest{Id: id, Force: true})
+	return out.GetUnsettled(), gitError("discardstaged", err)
+}

@@ -2,6 +2,8 @@ package contexts
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -9,6 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/contexts/zones"
@@ -75,6 +79,67 @@ func TestScopeIsAllThatIsSeeded(t *testing.T) {
 			t.Errorf("%s is made from layer %s of %v", id, e.Layer, origin.Manifest.Scope)
 		}
 	}
+}
+
+// The kernel reports each file and directory outside of the scope that is opened while a context of the scope is made, whatever opens it.
+func TestScopeLooksAtNothingElse(t *testing.T) {
+	t.Parallel()
+	w := newWorkspaceFor(t)
+	w.fill("big/scope", 20)
+	w.fill("big/rest/deep", 20)
+	w.fill("other/deep", 20)
+	for _, repo := range []string{"big", "other"} {
+		w.git(repo, "init", "-q", "-b", "main")
+		w.repo(repo)
+	}
+	m := w.open()
+	opened := watchOpens(t, w.dir, func(rel string) bool {
+		// The scope's repository says what is ignored and committed.
+		return rel == "." || rel == "big" || rel == "big/scope" || strings.HasPrefix(rel, "big/scope/") || strings.HasPrefix(rel, "big/.git") || strings.HasPrefix(rel, ".contexts")
+	})
+	ensureOf(t, m, "ctx_one", "big/scope")
+	ensureOf(t, m, "ctx_from_its_layer", "big/scope")
+	if all := opened(); len(all) > 0 {
+		t.Errorf("these were opened: %q", all)
+	}
+	ensureOf(t, m, "ctx_all")
+	if all := opened(); !slices.Contains(all, "big/rest/deep") || !slices.Contains(all, "other/deep") {
+		t.Errorf("the whole workspace was looked at, and only these were opened: %q", all)
+	}
+}
+
+// watchOpens watches the directories below dir that skip does not name. The function that it returns lists those that were opened since, or of which a file was.
+func watchOpens(t *testing.T, dir string, skip func(rel string) bool) (opened func() []string) {
+	t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	must(t, err)
+	t.Cleanup(func() { must(t, unix.Close(fd)) })
+	names := map[uint32]string{}
+	must(t, filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
+		rel, e := filepath.Rel(dir, name)
+		if err = errors.Join(err, e); err != nil || !d.IsDir() || skip(rel) {
+			return err
+		}
+		wd, err := unix.InotifyAddWatch(fd, name, unix.IN_OPEN|unix.IN_ACCESS)
+		names[uint32(wd)] = rel
+		return err
+	}))
+	read := func() (all []string) {
+		buffer := make([]byte, 1<<20)
+		for {
+			n, err := unix.Read(fd, buffer)
+			if errors.Is(err, unix.EAGAIN) {
+				slices.Sort(all)
+				return slices.Compact(all)
+			}
+			must(t, err)
+			for at := 0; at < n; at += unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(buffer[at+12:])) {
+				all = append(all, names[binary.NativeEndian.Uint32(buffer[at:])])
+			}
+		}
+	}
+	read() // what the walk above has opened
+	return read
 }
 
 func TestScopeHasItsOwnLayer(t *testing.T) {

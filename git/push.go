@@ -86,6 +86,12 @@ func (b *Bare) run(ctx context.Context, args ...string) error {
 	return err
 }
 
+// Has reports whether a commit is here, or in the repository that b borrows from.
+func (b *Bare) Has(ctx context.Context, commit string) (bool, error) {
+	err := b.run(ctx, "cat-file", "-e", commit+"^{commit}")
+	return err == nil, ctx.Err()
+}
+
 // Follows reports whether a commit is another one or follows it. A commit that is not here is followed by none.
 func (b *Bare) Follows(ctx context.Context, commit, earlier string) (bool, error) {
 	err := b.run(ctx, "merge-base", "--is-ancestor", earlier, commit)

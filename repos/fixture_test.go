@@ -155,6 +155,12 @@ func (w *world) mustStage(req StageRequest) *Staged {
 	return s
 }
 
+func (w *world) discard(s *Staged) error {
+	w.t.Helper()
+	_, err := w.repos.Discard(w.t.Context(), s.ID, false)
+	return err
+}
+
 // staged runs git in the repository of a staged commit, and returns what it prints.
 func (w *world) gitStaged(s *Staged, args ...string) string {
 	w.t.Helper()

@@ -24,6 +24,9 @@ const (
 
 // killed is the server of killDirEnv: it stages, prints what it has staged, and discards an earlier staged commit, until the phase at which it dies.
 var killed = func(dir string) error {
+	if push := os.Getenv(killPushEnv); push != "" {
+		return bePushing(dir, push)
+	}
 	at, err := strconv.Atoi(os.Getenv(killAtEnv))
 	if err != nil {
 		return err
@@ -53,7 +56,7 @@ var killed = func(dir string) error {
 		err = json.NewEncoder(os.Stdout).Encode(s)
 	}
 	if err == nil {
-		err = w.repos.Discard(ctx, earlier[0].ID)
+		_, err = w.repos.Discard(ctx, earlier[0].ID, false)
 	}
 	return errors.Join(err, w.reviews.Close())
 }
@@ -98,7 +101,7 @@ func TestStagedCommitsSurviveAKill(t *testing.T) {
 			if w.gitStaged(s, "rev-parse", "refs/ctxfs/staged/"+s.ID) != s.Commit {
 				t.Errorf("phase %d: the ref of %s does not name its commit", at, s.ID)
 			}
-			must(t, w.repos.Discard(t.Context(), s.ID))
+			must(t, w.discard(s))
 		}
 		w.onlyStaged()
 		sameTree(t, "the workspace", treeOf(t, w.Dir), before)
@@ -143,7 +146,7 @@ func TestContentsOfStagedCommitsAreKept(t *testing.T) {
 		}
 		must(t, f.Close())
 	}
-	must(t, w.repos.Discard(t.Context(), s.ID))
+	must(t, w.discard(s))
 	reopen()
 	if n := count(); n != 0 {
 		t.Errorf("the store has %d contents after the discard", n)

@@ -33,6 +33,11 @@ type Repository struct {
 
 // List lists the repositories of a context. now adds what the workspace has now.
 func (r *Repos) List(ctx context.Context, id string, now bool) ([]Repository, error) {
+	done, err := r.run(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	all, err := r.cfg.Reviews.Repositories(ctx, id)
 	if err != nil {
 		return nil, err
@@ -89,6 +94,11 @@ func (r *Repos) look(ctx context.Context, one *Repository, now bool) error {
 
 // Branches lists the branches of a repository of a context, by name.
 func (r *Repos) Branches(ctx context.Context, id string, p review.Path) ([]git.Branch, error) {
+	done, err := r.run(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	repo, err := r.repository(ctx, "branches", id, p)
 	if err != nil {
 		return nil, err
@@ -200,9 +210,13 @@ func (r *Repos) Diff(ctx context.Context, q Query, lines int, out io.Writer) err
 
 // DiffStaged writes what a staged commit changed since its parent. The paths in the text are relative to the repository.
 func (r *Repos) DiffStaged(ctx context.Context, s *Staged, paths []review.Path, lines int, out io.Writer) error {
-	bare, err := r.bare(ctx, s)
+	bare, done, err := r.shown(ctx, s)
 	if err != nil {
 		return err
+	}
+	defer done()
+	if bare == nil {
+		return objectsGone("diff", s)
 	}
 	var within []string
 	for _, p := range paths {
@@ -225,15 +239,39 @@ const (
 	maxAllDiffs = 2 << 20
 )
 
-// Get returns a staged commit with the diffs of its files, as far as they are short.
+// shown opens the repository of a staged commit to show it; nil if its objects are gone since it was pushed.
+func (r *Repos) shown(ctx context.Context, s *Staged) (bare *git.Bare, done func(), err error) {
+	if done, err = r.run(ctx, s.Context); err != nil {
+		return nil, nil, err
+	}
+	if bare, err = r.bare(ctx, s); err == nil && s.Pushed != nil {
+		var has bool
+		if has, err = bare.Has(ctx, s.Commit); !has {
+			bare = nil
+		}
+	}
+	if err != nil {
+		done()
+	}
+	return bare, done, err
+}
+
+// Get returns a staged commit with the diffs of its files, as far as they are short. Of one that was pushed to a remote there may be none.
 func (r *Repos) Get(ctx context.Context, id string) (*Staged, error) {
 	s, err := r.staged(ctx, "show", id)
 	if err != nil {
 		return nil, err
 	}
-	bare, err := r.bare(ctx, s)
+	bare, done, err := r.shown(ctx, s)
 	if err != nil {
 		return nil, err
+	}
+	defer done()
+	if bare == nil {
+		for i := range s.Files {
+			s.Files[i].Truncated = true
+		}
+		return s, nil
 	}
 	return s, showDiffs(ctx, bare, s)
 }

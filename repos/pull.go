@@ -51,6 +51,11 @@ const opPull = "pull"
 
 // Pull brings files of a commit into a context: all of them, or none. The commit is one of the workspace's repository, or of one of its remotes.
 func (r *Repos) Pull(ctx context.Context, req PullRequest) (_ *Pulled, err error) {
+	stop, err := r.run(ctx, req.Context)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
 	p := &pull{repos: r, req: req}
 	defer func() {
 		if err = errors.Join(err, p.close()); err != nil {

@@ -79,8 +79,23 @@ func (r *Repos) Push(ctx context.Context, req PushRequest) (*Pushed, error) {
 	if err != nil {
 		return nil, err
 	}
+	done, err := r.run(ctx, s.Context)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	defer func() { r.tidy(ctx, s) }()
 	p := &push{r: r, req: req, s: s, branch: cmp.Or(req.Branch, s.Branch)}
 	if err := p.check(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.settle(ctx, s); err != nil {
+		return nil, p.unsettled(ctx, err)
+	}
+	if err := p.restore(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.aim(ctx); err != nil {
 		return nil, err
 	}
 	if p.remote == "" {
@@ -118,9 +133,12 @@ func (p *push) check(ctx context.Context) (err error) {
 	if err := git.CheckBranch(p.branch); err != nil {
 		return err
 	}
-	if p.bare, err = p.r.bare(ctx, p.s); err != nil {
-		return err
-	}
+	p.bare, err = p.r.bare(ctx, p.s)
+	return err
+}
+
+// aim finds the remote, if the push is to one.
+func (p *push) aim(ctx context.Context) error {
 	if p.req.Target == ToRemote {
 		return p.findRemote(ctx)
 	}
@@ -128,6 +146,26 @@ func (p *push) check(ctx context.Context) (err error) {
 		return &fserr.Error{Code: fserr.EINVAL, Detail: "a remote is named for a push to the workspace", Hint: "leave it out, or push to the remote"}
 	}
 	return nil
+}
+
+// restore fetches the objects of a commit that was pushed to a remote, if the server has removed them, from there.
+func (p *push) restore(ctx context.Context) error {
+	if p.s.Pushed == nil {
+		return nil
+	}
+	if has, err := p.bare.Has(ctx, p.s.Commit); err != nil || has {
+		return err
+	}
+	if p.s.Pushed.Target == ToRemote {
+		from := &push{r: p.r, req: PushRequest{Remote: p.s.Pushed.Remote, Panel: p.req.Panel}, s: p.s, branch: p.s.Pushed.Branch, bare: p.bare}
+		if err := from.findRemote(ctx); err != nil {
+			return err
+		}
+		if err := from.ofRemote(p.bare.Fetch(ctx, from.address, from.ref(), p.s.Commit)); !isMoved(err) {
+			return err
+		}
+	}
+	return objectsGone(opPush, p.s)
 }
 
 // findRemote finds the address of the remote, and refuses one that is not allowed.
@@ -188,12 +226,8 @@ func (r *Repos) Allowed(a git.Address, unusable error, name string, panel bool) 
 	}
 }
 
-// run settles what an earlier push has left, and then moves the branch and the base.
+// run moves the branch and the base.
 func (p *push) run(ctx context.Context) (*Pushed, error) {
-	earlier := p.s.Pushing
-	if err := p.r.settle(ctx, p.s); err != nil && p.isTo(&earlier.Pushed) {
-		return nil, err
-	}
 	to, err := p.move(ctx)
 	if err != nil {
 		return nil, err
@@ -211,8 +245,24 @@ func (p *push) run(ctx context.Context) (*Pushed, error) {
 	}
 	p.tell(Advancing)
 	p.s.Pushing.Moved = true
-	// The branch has moved: what follows is done whatever becomes of the caller.
-	return p.r.finish(context.WithoutCancel(ctx), p.s, p.req.Actor)
+	return p.finish(ctx)
+}
+
+// finishTime is that of a server.
+const finishTime = 15 * time.Second
+
+// finish does what follows when the branch has moved, also if the caller is gone. It does not wait for others for ever.
+func (p *push) finish(ctx context.Context) (*Pushed, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.r.finishTime)
+	defer cancel()
+	out, err := p.r.finish(ctx, p.s, p.req.Actor)
+	if err == nil || ctx.Err() == nil {
+		return out, err
+	}
+	e := p.refuse(Locked, err, fmt.Sprintf("branch %s of %s has the commit, but another call changes the context or the workspace, and the context's base did not move in %v", p.branch, p.place(), p.r.finishTime),
+		"push again: that moves the base alone")
+	e.MayHaveHappened = true
+	return nil, e
 }
 
 // isTo reports whether the push is to the same branch as another one.
@@ -499,6 +549,9 @@ func (r *Repos) happened(ctx context.Context, s *Staged) (bool, error) {
 	if err := p.check(ctx); err != nil {
 		return false, err
 	}
+	if err := p.aim(ctx); err != nil {
+		return false, err
+	}
 	at, err := p.look(ctx)
 	if err != nil || at == s.Pushing.Commit || at == s.Pushing.Previous {
 		return err == nil && at == s.Pushing.Commit, err
@@ -529,7 +582,7 @@ func (r *Repos) finish(ctx context.Context, s *Staged, actor string) (*Pushed, e
 		r.point("advanced")
 	}
 	done := s.Pushing.Pushed
-	s.Pushed, s.Pushing = &done, nil
+	s.Pushed, s.Pushing, s.Changes = &done, nil, nil // the base has moved by the changes
 	return &done, r.update(s)
 }
 
@@ -544,7 +597,7 @@ func (r *Repos) Settle(ctx context.Context) error {
 }
 
 func (r *Repos) settleEach(ctx context.Context, match func(*Pushing) bool) error {
-	all, err := r.list(ctx)
+	all, err := r.list(ctx, func(k known) bool { return !k.settled })
 	for _, s := range all {
 		if s.Pushing == nil || !match(s.Pushing) {
 			continue
@@ -566,5 +619,6 @@ func (r *Repos) settleOne(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	defer r.tidy(ctx, s)
 	return r.settle(ctx, s)
 }

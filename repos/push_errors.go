@@ -1,9 +1,11 @@
 package repos
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
+	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/git"
 	"github.com/ctxfs/ctxfs/review"
 )
@@ -28,6 +30,32 @@ func (p *push) stuck(cause error) *Error {
 		e.Detail += ": " + failed.Words
 	}
 	return e
+}
+
+// unsettled says that it could not be found out what became of an earlier push of the commit.
+func (p *push) unsettled(ctx context.Context, cause error) error {
+	before := p.s.Pushing
+	if ctx.Err() != nil || before == nil || before.Target != ToRemote || before.Moved {
+		return cause
+	}
+	detail := fmt.Sprintf("it is not known whether the earlier push to branch %s of remote %s at %s happened: ", before.Branch, before.Remote, before.URL)
+	hint := "push once the remote answers and is allowed; or let a host force the discard, and stage again"
+	var e *Error
+	if errors.As(cause, &e) {
+		said := *e
+		said.MayHaveHappened, said.Detail, said.Hint, said.Err = true, detail+e.Detail, hint, cause
+		return &said
+	}
+	code, why, _ := fserr.Parts(cause)
+	return &fserr.Error{Code: code, Detail: detail + why, Hint: hint, Err: cause}
+}
+
+// objectsGone says that the objects of a commit are not here any more, since it was pushed.
+func objectsGone(operation string, s *Staged) *Error {
+	return &Error{
+		Reason: NoStaged, Operation: operation, Repo: string(s.Repo), Detail: fmt.Sprintf("staged commit %s was pushed to branch %s of %s, and its objects are not kept here", s.ID, s.Pushed.Branch, s.Pushed.URL),
+		Hint: "look at commit " + s.Commit + " there",
+	}
 }
 
 // ofWorkspace makes a refusal of why the workspace's repository could not be changed.

@@ -10,6 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/gofrs/flock"
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/git"
@@ -415,7 +418,22 @@ func TestPushWhoseConnectionIsLost(t *testing.T) {
 func TestPushThatMayHaveHappened(t *testing.T) {
 	t.Parallel()
 	w, remote := newPush(t)
-	var down atomic.Bool
+	s, down := w.losePush(remote)
+	if w.changed() == "" {
+		t.Error("the base moved")
+	}
+	wantReason(t, w.fails(s, PushRequest{Target: ToRemote}), Unreachable)
+	down.Store(false)
+	out := w.mustPush(s, PushRequest{Target: ToRemote})
+	if out.Commit != s.Commit || out.Previous != s.Parent || w.changed() != "" {
+		t.Errorf("the result is %+v, and these changes are left: %q", out, w.changed())
+	}
+}
+
+// losePush stages a commit and pushes it. The remote accepts it, and is gone when it is asked. It is back when down is false.
+func (w *world) losePush(remote *gittest.Workspace) (s *Staged, down *atomic.Bool) {
+	w.t.Helper()
+	down = &atomic.Bool{}
 	w.withRemote(remote.ServePrivate("user", "s3cret", func(next http.Handler) http.Handler {
 		cut := gittest.CutAfterPush(next)
 		return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
@@ -426,18 +444,74 @@ func TestPushThatMayHaveHappened(t *testing.T) {
 			cut.ServeHTTP(out, r)
 		})
 	}).URL)
+	s = w.mustStage(StageRequest{Branch: "main"})
+	if e := wantReason(w.t, w.fails(s, PushRequest{Target: ToRemote}), Unreachable); !e.MayHaveHappened {
+		w.t.Errorf("the error is %+v", e)
+	}
+	return s, down
+}
+
+// A remote has a commit, and did not say so. As long as it cannot be asked, no other push makes the server forget that, and a discard has to be forced.
+func TestUnsettledPushIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		lose func(w *world)
+		code fserr.Code
+		says Reason
+	}{
+		"dead":        {func(*world) {}, 0, Unreachable},
+		"removed":     {func(w *world) { w.Git("app", nil, "remote", "remove", "origin") }, 0, NoRef},
+		"not allowed": {func(w *world) { w.repos.cfg.Remotes = prefixes(w.t, "https://example.com/x") }, fserr.EACCES, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, remote := newPush(t)
+			s, _ := w.losePush(remote)
+			c.lose(w)
+			for _, req := range []PushRequest{{Target: ToBranch, Branch: "checked-out-nowhere", Create: true}, {Target: ToWorktree, Branch: "side"}, {Target: ToRemote}} {
+				if err := w.fails(s, req); c.says != "" {
+					if e := wantReason(t, err, c.says); !e.MayHaveHappened {
+						t.Errorf("%s: the error is %+v", req.Target, e)
+					}
+				} else {
+					invalid(t, err, c.code, "it is not known whether")
+				}
+			}
+			invalid(t, w.discard(s), fserr.EINVAL, "not known yet")
+			kept, err := w.repos.Staged(t.Context(), "get", s.ID)
+			if err != nil || kept.Pushing == nil || kept.Pushing.Remote != "origin" || w.branch("checked-out-nowhere") != "" {
+				t.Errorf("the record is %+v (%v)", kept, err)
+			}
+			unsettled, err := w.repos.Discard(t.Context(), s.ID, true)
+			if err != nil || unsettled == nil || unsettled.Commit != s.Commit || unsettled.Remote != "origin" {
+				t.Errorf("the forced discard has the result %+v (%v)", unsettled, err)
+			}
+			w.onlyStaged()
+		})
+	}
+}
+
+// Another process changes the workspace, so that the base cannot move when the remote's branch has moved. The push says so in time, and the next one completes it.
+func TestPushDoesNotWaitForEverOnceTheBranchHasMoved(t *testing.T) {
+	t.Parallel()
+	w, remote := newPush(t)
+	w.withRemote(remote.ServePrivate("user", "s3cret", nil).URL)
 	s := w.mustStage(StageRequest{Branch: "main"})
-	if e := wantReason(t, w.fails(s, PushRequest{Target: ToRemote}), Unreachable); !e.MayHaveHappened {
+	w.repos.finishTime = 100 * time.Millisecond
+	other := flock.New(filepath.Join(w.dir, "review", "apply.lock"))
+	if ok, err := other.TryLock(); err != nil || !ok {
+		t.Fatalf("the lock of the workspace: %v (%v)", ok, err)
+	}
+	if e := wantReason(t, w.fails(s, PushRequest{Target: ToRemote}), Locked); !e.MayHaveHappened || !strings.Contains(e.Detail, "has the commit") {
 		t.Errorf("the error is %+v", e)
 	}
-	if w.changed() == "" {
-		t.Error("the base moved")
+	if got := remote.Git("team/app.git", nil, "rev-parse", "main"); got != s.Commit || w.changed() == "" {
+		t.Errorf("the remote is at %s, and these changes are left: %q", got, w.changed())
 	}
-	wantReason(t, w.fails(s, PushRequest{Target: ToRemote}), Unreachable)
-	down.Store(false)
-	out := w.mustPush(s, PushRequest{Target: ToRemote})
-	if out.Commit != s.Commit || out.Previous != s.Parent || w.changed() != "" {
-		t.Errorf("the result is %+v, and these changes are left: %q", out, w.changed())
+	must(t, other.Close())
+	w.mustPush(s, PushRequest{Target: ToRemote})
+	if w.changed() != "" {
+		t.Errorf("these changes are left: %q", w.changed())
 	}
 }
 
@@ -500,51 +574,6 @@ func TestPushRunsNothing(t *testing.T) {
 	}
 }
 
-func TestKilledPushToRemote(t *testing.T) {
-	t.Parallel()
-	for phase, happened := range map[string]bool{"intended": false, "moved": true, "advanced": true} {
-		t.Run(phase, func(t *testing.T) {
-			t.Parallel()
-			w, remote := newPush(t)
-			w.withRemote(remote.ServePrivate("user", "s3cret", nil).URL)
-			s := w.mustStage(StageRequest{Branch: "main"})
-			w.kill(s, PushRequest{Target: ToRemote}, phase)
-			if got := remote.Git("team/app.git", nil, "rev-parse", "main") == s.Commit; got != happened {
-				t.Fatalf("the remote has the commit: %v", got)
-			}
-			must(t, w.repos.Settle(t.Context()))
-			kept, err := w.repos.Staged(t.Context(), "get", s.ID)
-			if err != nil || kept.Pushing != nil || (kept.Pushed != nil) != happened || (w.changed() == "") != happened {
-				t.Errorf("the record is %+v (%v), and these changes are left: %q", kept, err, w.changed())
-			}
-			w.mustPush(s, PushRequest{Target: ToRemote})
-			if w.changed() != "" {
-				t.Errorf("these changes are left: %q", w.changed())
-			}
-		})
-	}
-}
-
-// The server is killed, and the remote's branch gets other commits before the next start: on top of the pushed one, or instead of it.
-func TestKilledPushToRemoteThatMovesOn(t *testing.T) {
-	t.Parallel()
-	for phase, happened := range map[string]bool{"intended": false, "moved": true} {
-		t.Run(phase, func(t *testing.T) {
-			t.Parallel()
-			w, remote := newPush(t)
-			w.withRemote(remote.ServePrivate("user", "s3cret", nil).URL)
-			s := w.mustStage(StageRequest{Branch: "main"})
-			w.kill(s, PushRequest{Target: ToRemote}, phase)
-			remote.Git("team/app.git", nil, "update-ref", "refs/heads/main", remote.Git("team/app.git", nil, "commit-tree", "-p", "main", "-m", "next", "main^{tree}"))
-			must(t, w.repos.Settle(t.Context()))
-			kept, err := w.repos.Staged(t.Context(), "get", s.ID)
-			if err != nil || kept.Pushing != nil || (kept.Pushed != nil) != happened || (w.changed() == "") != happened {
-				t.Errorf("the record is %+v (%v), and these changes are left: %q", kept, err, w.changed())
-			}
-		})
-	}
-}
-
 // The branch that is checked out is behind what the commit was staged on top of. The commits between come with it, and are no part of the context's base.
 func TestPushBringsEarlierCommits(t *testing.T) {
 	t.Parallel()
@@ -562,45 +591,4 @@ func TestPushBringsEarlierCommits(t *testing.T) {
 	if got := w.changed(); got != "" {
 		t.Errorf("these changes are left: %q", got)
 	}
-}
-
-func TestKilledPushToTheWorkspace(t *testing.T) {
-	t.Parallel()
-	for _, target := range []string{ToBranch, ToWorktree} {
-		for phase, happened := range map[string]bool{"intended": false, "advanced": true} {
-			t.Run(target+" "+phase, func(t *testing.T) {
-				t.Parallel()
-				w, _ := newPush(t)
-				s := w.mustStage(StageRequest{Branch: map[string]string{ToBranch: "side", ToWorktree: "main"}[target]})
-				w.kill(s, PushRequest{Target: target}, phase)
-				kept, err := w.repos.Staged(t.Context(), "get", s.ID)
-				if err != nil || kept.Pushing != nil || (kept.Pushed != nil) != happened || (w.changed() == "") != happened || (w.branch(s.Branch) == s.Commit) != happened {
-					t.Errorf("the record is %+v (%v), and these changes are left: %q", kept, err, w.changed())
-				}
-				w.mustPush(s, PushRequest{Target: target})
-				w.sound()
-			})
-		}
-	}
-}
-
-// kill runs a push that ends in a phase, as if the server had been killed there, and starts again.
-func (w *world) kill(s *Staged, req PushRequest, phase string) {
-	w.t.Helper()
-	end := errors.New("killed")
-	w.repos.point = func(p string) {
-		if p == phase {
-			panic(end)
-		}
-	}
-	func() {
-		defer func() {
-			if err, ok := recover().(error); !ok || !errors.Is(err, end) {
-				w.t.Errorf("the push ended with %v", err)
-			}
-		}()
-		_, _ = w.push(s, req)
-	}()
-	must(w.t, w.reviews.Close())
-	w.open()
 }

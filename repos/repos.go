@@ -7,7 +7,7 @@
 // Each staged commit is a directory <dir>/<id>.git: a bare repository with the objects that the commit's parent does not have, the ref
 // refs/ctxfs/staged/<id>, and the record staged.json. It borrows all other objects from the repository of the workspace. Stage builds it
 // under another name, writes it to the disk, and renames it, so a staged commit is there as a whole or not at all. Discard renames it
-// back and removes it. Nothing else refers to its objects.
+// back and removes it. Nothing else refers to its objects. A push removes them, since its target has them then, and keeps the record for a while.
 package repos
 
 import (
@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -53,6 +54,14 @@ type Repos struct {
 
 	mu    sync.Mutex
 	locks map[string]*keyLock
+	// known are the staged commits that there are, by ID.
+	known map[string]known
+	// naming are the branches that a Stage that runs has chosen.
+	naming map[string]bool
+	// running has room for the calls that run git at once.
+	running chan struct{}
+	// finishTime bounds what a Push does once the branch has moved.
+	finishTime time.Duration
 	// point is called with the name of each phase of what changes files. Tests stop there.
 	point func(phase string)
 }
@@ -67,42 +76,94 @@ func Open(ctx context.Context, cfg Config) (*Repos, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	r := &Repos{cfg: cfg, git: git.NewReader(cfg.Git), locks: map[string]*keyLock{}, point: func(string) {}}
-	if err := r.sweep(); err != nil {
+	r := &Repos{
+		cfg: cfg, git: git.NewReader(cfg.Git), locks: map[string]*keyLock{}, known: map[string]known{}, naming: map[string]bool{},
+		running: make(chan struct{}, maxRunning), finishTime: finishTime, point: func(string) {},
+	}
+	if err := errors.Join(r.sweep(), r.scan(ctx)); err != nil {
 		return nil, err
 	}
-	return r, r.settleAll(ctx)
+	if err := r.settleAll(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.Collect(ctx); err != nil {
+		cfg.Log.Warn("what is left of pushed commits is removed later", zap.Error(err))
+	}
+	return r, ctx.Err()
 }
 
-// keyLock is a lock with the number of its users.
+// How many calls run git at once: for one context, and in all. A call has up to three processes.
+const (
+	maxRunningOfContext = 4
+	maxRunning          = 32
+)
+
+// run waits until one more call may run git for a context. A call that waits for a lock of the context, or of a staged commit, waits for that first.
+func (r *Repos) run(ctx context.Context, id string) (done func(), err error) {
+	leave, err := r.enter(ctx, "git of "+id, maxRunningOfContext)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case r.running <- struct{}{}:
+		return func() { <-r.running; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, &fserr.Error{Code: fserr.CodeOf(ctx.Err()), Detail: "the server runs git for many other calls", Err: ctx.Err()}
+	}
+}
+
+// keyLock is a lock, of one holder or several, with the number of its users.
 type keyLock struct {
 	held  chan struct{}
 	users int
 }
 
-// lock waits for what a key names: "staged ID", or "repository PATH". The holder changes it alone.
+// lock waits for what a key names: "stage CONTEXT", "staged ID", or "repository PATH". The holder changes it alone.
 func (r *Repos) lock(ctx context.Context, key string) (unlock func(), err error) {
+	return r.enter(ctx, key, 1)
+}
+
+// enter waits for what a key names, which so many may hold at once.
+func (r *Repos) enter(ctx context.Context, key string, most int) (leave func(), err error) {
+	l, left := r.use(key, most)
+	select {
+	case l.held <- struct{}{}:
+		return func() { <-l.held; left() }, nil
+	case <-ctx.Done():
+		left()
+		return nil, &fserr.Error{Code: fserr.CodeOf(ctx.Err()), Detail: "other calls use the same context, repository or staged commit", Err: ctx.Err()}
+	}
+}
+
+// tryLock is lock, but returns nil if it would have to wait.
+func (r *Repos) tryLock(key string) (unlock func()) {
+	l, left := r.use(key, 1)
+	select {
+	case l.held <- struct{}{}:
+		return func() { <-l.held; left() }
+	default:
+		left()
+		return nil
+	}
+}
+
+// use returns the lock of a key, and a function that ends the use.
+func (r *Repos) use(key string, most int) (l *keyLock, left func()) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	l, ok := r.locks[key]
 	if !ok {
-		l = &keyLock{held: make(chan struct{}, 1)}
+		l = &keyLock{held: make(chan struct{}, most)}
 		r.locks[key] = l
 	}
 	l.users++
-	r.mu.Unlock()
-	leave := func() {
+	return l, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if l.users--; l.users == 0 {
 			delete(r.locks, key)
 		}
-	}
-	select {
-	case l.held <- struct{}{}:
-		return func() { <-l.held; leave() }, nil
-	case <-ctx.Done():
-		leave()
-		return nil, &fserr.Error{Code: fserr.CodeOf(ctx.Err()), Detail: "another call uses the same repository or staged commit", Err: ctx.Err()}
 	}
 }
 

@@ -119,7 +119,7 @@ func TestStageOfIncompleteRepositories(t *testing.T) {
 				t.Errorf("staged %+v", s)
 			}
 			w.gitStaged(s, "fsck")
-			must(t, w.repos.Discard(t.Context(), s.ID))
+			must(t, w.discard(s))
 			w.onlyStaged()
 		})
 	}
@@ -245,7 +245,7 @@ func TestStageRunsNothing(t *testing.T) {
 	must(t, err)
 	must(t, w.repos.Diff(t.Context(), Query{Context: ctxID}, 3, &strings.Builder{}))
 	must(t, w.repos.DiffStaged(t.Context(), s, nil, 3, &strings.Builder{}))
-	must(t, w.repos.Discard(t.Context(), s.ID))
+	must(t, w.discard(s))
 	if tr.WasSprung() {
 		t.Error("a program of the repository ran")
 	}

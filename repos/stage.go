@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -50,10 +51,20 @@ func (r *Repos) Stage(ctx context.Context, req StageRequest) (*Staged, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
+	unlock, err := r.lock(ctx, "stage "+req.Context) // so that no more than maxStaged find room
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	done, err := r.run(ctx, req.Context)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	if err := s.find(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.checkRoom(ctx); err != nil {
+	if err := s.checkRoom(); err != nil {
 		return nil, err
 	}
 	picked, err := r.cfg.Reviews.Pick(ctx, review.PickRequest{Context: req.Context, Repository: s.repo.Path, Files: req.Files})
@@ -139,13 +150,13 @@ func (s *staging) find(ctx context.Context) (err error) {
 // maxStaged bounds the staged commits of a context that were not pushed: their objects are in no quota.
 const maxStaged = 100
 
-// checkRoom refuses one more staged commit of the context if it has too many.
-func (s *staging) checkRoom(ctx context.Context) error {
-	staged, err := s.r.ListStaged(ctx, s.req.Context, false)
-	if err == nil && len(staged) >= maxStaged {
-		err = s.refuse(TooLarge, nil, fmt.Sprintf("the context has %d staged commits", len(staged)), "push or discard some first")
+// checkRoom refuses one more staged commit of the context if it has too many. Damaged ones count.
+func (s *staging) checkRoom() error {
+	h := s.r.Holds()[s.req.Context]
+	if n := h.Unpushed + len(h.Damaged); n >= maxStaged {
+		return s.refuse(TooLarge, nil, fmt.Sprintf("the context has %d staged commits", n), "push or discard some first")
 	}
-	return err
+	return nil
 }
 
 // repositoryOf returns the repository that a file of a context is in.
@@ -210,9 +221,11 @@ func (s *staging) checkPlaces() error {
 func (s *staging) commit(ctx context.Context) (_ *Staged, err error) {
 	named := s.req.Branch != ""
 	if s.branch = s.req.Branch; !named {
-		if s.branch, err = s.freeBranch(ctx); err != nil {
+		var free func()
+		if s.branch, free, err = s.freeBranch(); err != nil {
 			return nil, err
 		}
+		defer free()
 	}
 	if s.draft, err = s.repo.DraftApart(ctx, s.branch); err != nil {
 		return nil, err
@@ -367,6 +380,9 @@ func (r *Repos) publish(ctx context.Context, local *git.Local, draft *git.Draft,
 	if err := showDiffs(ctx, bare, out); err != nil {
 		return err
 	}
+	if err := os.WriteFile(filepath.Join(dir, contextName), []byte(out.Context), 0o600); err != nil {
+		return err
+	}
 	if err := r.write(dir, out); err != nil {
 		return err
 	}
@@ -374,6 +390,7 @@ func (r *Repos) publish(ctx context.Context, local *git.Local, draft *git.Draft,
 	if err := os.Rename(dir, r.dirOf(out.ID)); err != nil {
 		return err
 	}
+	r.note(out)
 	r.point("staged")
 	return flush(r.cfg.Dir)
 }
@@ -397,31 +414,23 @@ func filesOf(ctx context.Context, bare *git.Bare, s *Staged) ([]File, error) {
 	return out, nil
 }
 
-// freeBranch returns a name ctxfs/PANEL/SLUG that neither a branch nor another staged commit of the repository has.
-func (s *staging) freeBranch(ctx context.Context) (string, error) {
+// freeBranch returns a name ctxfs/PANEL/SLUG that neither a branch nor another staged commit of the repository has, nor gets until free is called.
+func (s *staging) freeBranch() (name string, free func(), err error) {
 	subject, _, _ := strings.Cut(strings.TrimSpace(s.req.Message), "\n")
 	base := "ctxfs/" + cmp.Or(slug(strings.TrimPrefix(s.req.Panel, "panels/")), "host") + "/" + cmp.Or(slug(subject), "changes")
-	taken := map[string]bool{}
-	all, err := s.r.ListStaged(ctx, "", false)
-	if err != nil {
-		return "", err
-	}
-	for _, other := range all {
-		if other.Repo == s.repo.Path {
-			taken[other.Branch] = true
-		}
-	}
 	for n := 1; ; n++ {
-		name := base
-		if n > 1 {
+		if name = base; n > 1 {
 			name = fmt.Sprintf("%s-%d", base, n)
 		}
-		if taken[name] {
+		if free = s.r.reserve(s.repo.Path, name); free == nil {
 			continue
 		}
 		exists, err := s.repo.HasBranch(name)
-		if err != nil || !exists {
-			return name, err
+		if err == nil && !exists {
+			return name, free, nil
+		}
+		if free(); err != nil {
+			return "", nil, err
 		}
 	}
 }

@@ -380,7 +380,7 @@ func TestOneContextHasAHundredStagedCommits(t *testing.T) {
 	}
 	_, err := w.stage(StageRequest{})
 	refusedAs(t, err, TooLarge, "push or discard some first")
-	must(t, w.repos.Discard(t.Context(), first.ID))
+	must(t, w.discard(first))
 	if s := w.mustStage(StageRequest{}); s.Branch != "ctxfs/host/change-it-2" {
 		t.Errorf("the branch is %q", s.Branch)
 	}

@@ -93,12 +93,14 @@ type Staged struct {
 	Into  string `json:"into,omitempty"`
 	Files []File `json:"files"`
 	// Changes are the context's changes that the commit is made of, in the form that the context holds: Push moves the base by them. The contents
-	// are in the store of the reviews, which keeps them as long as the record is there.
+	// are in the store of the reviews, which keeps them until the push. The first push removes the list.
 	Changes []review.PickedChange `json:"changes"`
 	// Pushed is nil before a push.
 	Pushed *Pushed `json:"pushed,omitempty"`
 	// Pushing is a push that may have happened or not; nil for none.
 	Pushing *Pushing `json:"pushing,omitempty"`
+	// Damaged says why the record cannot be read, "" if it can. Of a damaged one only ID and Context are known.
+	Damaged string `json:"-"`
 }
 
 // Pushed says where a staged commit was pushed to.
@@ -136,7 +138,7 @@ var idPattern = regexp.MustCompile(`^[a-z2-7]{26}$`)
 // dirOf returns the repository of a staged commit.
 func (r *Repos) dirOf(id string) string { return filepath.Join(r.cfg.Dir, id+dirSuffix) }
 
-// staged loads the record of a staged commit. It fails with NoStaged if there is none.
+// staged loads the record of a staged commit. It fails with NoStaged if there is none, and with a *damagedError if it cannot be read.
 func (r *Repos) staged(ctx context.Context, operation, id string) (*Staged, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -146,26 +148,39 @@ func (r *Repos) staged(ctx context.Context, operation, id string) (*Staged, erro
 		return nil, none
 	}
 	s, err := load(r.dirOf(id))
-	if errors.Is(err, fs.ErrNotExist) {
+	var damaged *damagedError
+	switch {
+	case errors.As(err, &damaged):
+		r.noteDamage(id, damaged)
+	case errors.Is(err, fs.ErrNotExist):
+		r.forget(id)
 		return nil, none
 	}
 	return s, err
 }
 
-// load reads the record in a staged commit's directory.
+// damagedError says that a record is there and cannot be read.
+type damagedError struct{ err *fserr.Error }
+
+func (e *damagedError) Error() string { return e.err.Error() }
+func (e *damagedError) Unwrap() error { return e.err }
+
+// load reads the record in a staged commit's directory. Without the directory it fails with fs.ErrNotExist.
 func load(dir string) (*Staged, error) {
 	data, err := os.ReadFile(filepath.Join(dir, recordName))
-	if err != nil {
-		return nil, err
-	}
-	s := &Staged{}
-	if err := json.Unmarshal(data, s); err != nil || s.Format != stagedFormat {
-		return nil, &fserr.Error{
-			Code: fserr.EIO, Detail: "the record of staged commit " + strings.TrimSuffix(filepath.Base(dir), dirSuffix) + " is damaged, or of a newer ctxfs",
-			Hint: "restore the state directory from a backup, or discard it", Err: err,
+	if err == nil {
+		s := &Staged{}
+		if err = json.Unmarshal(data, s); err == nil && s.Format == stagedFormat {
+			return s, nil
 		}
 	}
-	return s, nil
+	if _, gone := os.Lstat(dir); gone != nil {
+		return nil, gone
+	}
+	return nil, &damagedError{&fserr.Error{
+		Code: fserr.EIO, Detail: "the record of staged commit " + strings.TrimSuffix(filepath.Base(dir), dirSuffix) + " is damaged, or of a newer ctxfs",
+		Hint: "restore the state directory from a backup, or let a host discard it", Err: err,
+	}}
 }
 
 // bare opens the repository of a staged commit.
@@ -178,7 +193,13 @@ func (r *Repos) bare(ctx context.Context, s *Staged) (*git.Bare, error) {
 }
 
 // update changes the record of a staged commit in one durable step. The caller has its lock.
-func (r *Repos) update(s *Staged) error { return r.write(r.dirOf(s.ID), s) }
+func (r *Repos) update(s *Staged) error {
+	err := r.write(r.dirOf(s.ID), s)
+	if err == nil {
+		r.note(s)
+	}
+	return err
+}
 
 // write writes a record into a staged commit's directory.
 func (r *Repos) write(dir string, s *Staged) (err error) {
@@ -221,120 +242,73 @@ func sweepWithin(dir string) error {
 	return errors.Join(errs...)
 }
 
-// list loads all records. A record that cannot be read is reported and left out.
-func (r *Repos) list(ctx context.Context) ([]*Staged, error) {
-	return r.listBut(ctx, func(id string, err error) error {
-		r.cfg.Log.Warn("a staged commit cannot be read", zap.String("staged", id), zap.Error(err))
-		return nil
-	})
+// Staged returns the record of a staged commit without diffs.
+func (r *Repos) Staged(ctx context.Context, operation, id string) (*Staged, error) {
+	return r.staged(ctx, operation, id)
 }
 
-// listBut is list, but calls unread for a record that cannot be read, and fails with what unread returns.
-func (r *Repos) listBut(ctx context.Context, unread func(id string, err error) error) ([]*Staged, error) {
-	entries, err := os.ReadDir(r.cfg.Dir)
-	if err != nil {
-		return nil, err
-	}
-	var out []*Staged
-	for _, e := range entries {
-		id, ok := strings.CutSuffix(e.Name(), dirSuffix)
-		if !ok || !idPattern.MatchString(id) {
-			continue
-		}
+// ListStaged lists the staged commits of a context, "" for all, the newest first. Those that were pushed come only with pushed. Those whose
+// record is damaged are in it.
+func (r *Repos) ListStaged(ctx context.Context, id string, pushed bool) ([]*Staged, error) {
+	return r.list(ctx, func(k known) bool { return (id == "" || k.context == id) && (pushed || !k.pushed) })
+}
+
+// list loads the records that match, the newest first. Of one that cannot be read it returns what is known.
+func (r *Repos) list(ctx context.Context, match func(known) bool) (out []*Staged, err error) {
+	for id, k := range r.matching(match) {
 		s, err := r.staged(ctx, "list", id)
-		var refused *Error
+		var damaged *damagedError
+		var gone *Error
 		switch {
-		case errors.As(err, &refused): // it was discarded meanwhile
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case err != nil:
-			if err := unread(id, err); err != nil {
-				return nil, err
-			}
-		default:
+		case err == nil:
 			out = append(out, s)
+		case errors.As(err, &damaged):
+			out = append(out, &Staged{ID: id, Context: k.context, Damaged: damaged.err.Detail})
+		case !errors.As(err, &gone): // or it was discarded meanwhile
+			return nil, err
 		}
 	}
 	slices.SortFunc(out, func(a, b *Staged) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.ID, b.ID)) })
 	return out, nil
 }
 
-// Staged returns the record of a staged commit without diffs.
-func (r *Repos) Staged(ctx context.Context, operation, id string) (*Staged, error) {
-	return r.staged(ctx, operation, id)
-}
-
-// ListStaged lists the staged commits of a context, "" for all, the newest first. Those that were pushed come only with pushed.
-func (r *Repos) ListStaged(ctx context.Context, id string, pushed bool) ([]*Staged, error) {
-	all, err := r.list(ctx)
-	return slices.DeleteFunc(all, func(s *Staged) bool { return (id != "" && s.Context != id) || (!pushed && s.Pushed != nil) }), err
-}
-
-// Unpushed counts the staged commits that were not pushed, by context. It fails if the record of one cannot be read, since it may be any context's.
-func (r *Repos) Unpushed(ctx context.Context) (map[string]int, error) {
-	all, err := r.listBut(ctx, func(_ string, err error) error { return err })
-	n := map[string]int{}
-	for _, s := range all {
-		if s.Pushed == nil {
-			n[s.Context]++
-		}
-	}
-	return n, err
-}
-
-// Discard forgets a staged commit, and removes its objects. One that was pushed fails with EINVAL.
-func (r *Repos) Discard(ctx context.Context, id string) error {
+// Discard forgets a staged commit, and removes its objects. One that was pushed fails with EINVAL. So does one with a push of which it is not known
+// whether it has happened, unless force is set: then Discard returns that push, since the target may have the commit.
+func (r *Repos) Discard(ctx context.Context, id string, force bool) (unsettled *Pushed, err error) {
 	unlock, err := r.lock(ctx, "staged "+id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer unlock()
 	s, err := r.staged(ctx, "discard", id)
-	if err != nil {
-		return err
-	}
-	if s.Pushed != nil {
-		return &fserr.Error{Code: fserr.EINVAL, Detail: "staged commit " + id + " was pushed to " + s.Pushed.Branch, Hint: "revert the commit there"}
-	}
-	if s.Pushing != nil {
-		return &fserr.Error{
-			Code: fserr.EINVAL, Detail: "it is not known yet whether staged commit " + id + " was pushed to " + s.Pushing.Branch, Hint: "push it again: that asks the remote",
+	var damaged *damagedError
+	switch {
+	case errors.As(err, &damaged):
+		return nil, r.remove(id)
+	case err != nil:
+		return nil, err
+	case s.Pushing != nil && force:
+		r.cfg.Log.Warn("discarded a staged commit, and it is not known whether it was pushed",
+			zap.String("staged", id), zap.String("commit", s.Commit), zap.String("branch", s.Pushing.Branch), zap.String("url", s.Pushing.URL))
+		return &s.Pushing.Pushed, r.remove(id)
+	case s.Pushing != nil:
+		return nil, &fserr.Error{
+			Code: fserr.EINVAL, Detail: "it is not known yet whether staged commit " + id + " was pushed to " + s.Pushing.Branch,
+			Hint: "push it there again: that asks the remote; a host may force the discard",
 		}
+	case s.Pushed != nil:
+		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "staged commit " + id + " was pushed to " + s.Pushed.Branch, Hint: "revert the commit there"}
 	}
-	return r.remove(id)
+	return nil, r.remove(id)
 }
 
-// remove removes a staged commit: as a whole for everybody else, also if it is interrupted.
+// remove removes a staged commit: as a whole for everybody else, also if it is interrupted. The caller has its lock.
 func (r *Repos) remove(id string) error {
 	gone := filepath.Join(r.cfg.Dir, gonePrefix+id)
 	if err := os.Rename(r.dirOf(id), gone); err != nil {
 		return err
 	}
+	r.forget(id)
 	r.point("discarded")
 	return os.RemoveAll(gone)
-}
-
-// Contents returns the contents that the staged commits in dir need of the store of reviews, by SHA-256. A record that cannot be read fails.
-func Contents(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var out []string
-	for _, e := range entries {
-		if id, ok := strings.CutSuffix(e.Name(), dirSuffix); !ok || !idPattern.MatchString(id) {
-			continue
-		}
-		s, err := load(filepath.Join(dir, e.Name()))
-		if err != nil {
-			return nil, err
-		}
-		if s.Pushed != nil {
-			continue
-		}
-		for _, c := range s.Changes {
-			out = append(out, c.Before.Hash, c.After.Hash)
-		}
-	}
-	return out, err
 }

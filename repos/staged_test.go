@@ -2,6 +2,8 @@ package repos
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,16 +23,16 @@ func TestDiscardLeavesNothing(t *testing.T) {
 	w.seed("app")
 	w.edit(map[string]string{"app/f": "2\n"})
 	first, second := w.mustStage(StageRequest{Branch: "one"}), w.mustStage(StageRequest{Branch: "two"})
-	must(t, w.repos.Discard(t.Context(), first.ID))
-	refusedAs(t, w.repos.Discard(t.Context(), first.ID), NoStaged, first.ID)
+	must(t, w.discard(first))
+	refusedAs(t, w.discard(first), NoStaged, first.ID)
 	for _, id := range []string{"", "..", "../x", strings.ToUpper(second.ID), "new-x", strings.Repeat("a", 26)} {
-		refusedAs(t, w.repos.Discard(t.Context(), id), NoStaged, "no staged commit")
+		refusedAs(t, w.discard(&Staged{ID: id}), NoStaged, "no staged commit")
 	}
 	w.onlyStaged(second)
 	w.gitStaged(second, "fsck")
 	second.Pushed = &Pushed{Commit: second.Commit, Branch: "two"}
 	must(t, w.repos.update(second))
-	invalid(t, w.repos.Discard(t.Context(), second.ID), fserr.EINVAL, "was pushed to two")
+	invalid(t, w.discard(second), fserr.EINVAL, "was pushed to two")
 	for pushed, want := range map[bool]int{false: 0, true: 1} {
 		list, err := w.repos.ListStaged(t.Context(), "", pushed)
 		if err != nil || len(list) != want {
@@ -60,11 +62,78 @@ func TestOpenSweeps(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(w.repos.dirOf(s.ID), recordName), []byte("{"), 0o600))
 	_, err := w.repos.Get(t.Context(), s.ID)
 	invalid(t, err, fserr.EIO, "damaged")
-	if list, err := w.repos.ListStaged(t.Context(), "", false); err != nil || len(list) != 1 || list[0].ID != other.ID {
+	if list, err := w.repos.ListStaged(t.Context(), "", false); err != nil || len(list) != 2 || list[0].ID != other.ID || list[1].Damaged == "" {
 		t.Errorf("listed %v (%v)", list, err)
 	}
-	_, err = w.repos.Unpushed(t.Context()) // nobody knows which context needs it
-	invalid(t, err, fserr.EIO, "damaged")
+}
+
+// A record that cannot be read holds its own context, stops nothing else, and can be discarded: damaged while the server runs, or before it starts.
+func TestDamagedRecords(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(record string) error{
+		"cut off":   func(record string) error { return os.WriteFile(record, []byte(`{"format":1,"id`), 0o600) },
+		"newer":     func(record string) error { return os.WriteFile(record, []byte(`{"format":999}`), 0o600) },
+		"missing":   os.Remove,
+		"directory": func(record string) error { return errors.Join(os.Remove(record), os.Mkdir(record, 0o700)) },
+	} {
+		for _, restart := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " restart ", restart), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				w.Repo("app", "f=1\n")
+				w.seed("app")
+				w.edit(map[string]string{"app/f": "2\n"})
+				s, other := w.mustStage(StageRequest{}), w.mustStage(StageRequest{})
+				must(t, damage(filepath.Join(w.repos.dirOf(s.ID), recordName)))
+				if restart {
+					w.restart()
+				}
+				list, err := w.repos.ListStaged(t.Context(), ctxID, false)
+				if err != nil || len(list) != 2 || list[1].ID != s.ID || list[1].Context != ctxID || list[1].Damaged == "" {
+					t.Errorf("listed %+v (%v)", list, err)
+				}
+				if got, want := fmt.Sprint(w.repos.Holds()), fmt.Sprint(map[string]Hold{ctxID: {1, []string{s.ID}}}); got != want {
+					t.Errorf("holds %s, want %s", got, want)
+				}
+				if used, err := Contents(w.repos.cfg.Dir); name != "directory" && (err != nil || len(used) != 2) {
+					t.Errorf("the contents are %v (%v)", used, err)
+				}
+				must(t, w.repos.Collect(t.Context()))
+				invalid(t, w.fails(s, PushRequest{}), fserr.EIO, "discard")
+				must(t, w.discard(s))
+				w.onlyStaged(other)
+			})
+		}
+	}
+}
+
+func (w *world) restart() {
+	w.t.Helper()
+	must(w.t, w.reviews.Close())
+	w.open()
+}
+
+// A state directory of a server that wrote no file with the context gets one, so that later damage is of a known context. Without it all are held.
+func TestContextOfRecordsIsKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Repo("app", "f=1\n")
+	w.seed("app")
+	w.edit(map[string]string{"app/f": "2\n"})
+	s := w.mustStage(StageRequest{})
+	of, record := filepath.Join(w.repos.dirOf(s.ID), contextName), filepath.Join(w.repos.dirOf(s.ID), recordName)
+	must(t, os.Remove(of))
+	w.restart()
+	must(t, os.WriteFile(record, nil, 0o600))
+	w.restart()
+	if h := w.repos.Holds(); len(h[ctxID].Damaged) != 1 {
+		t.Errorf("holds %v", h)
+	}
+	must(t, os.Remove(of))
+	w.restart()
+	if h := w.repos.Holds(); len(h[""].Damaged) != 1 {
+		t.Errorf("holds %v", h)
+	}
 }
 
 // The diffs of an answer are bounded, of one file and of all. DiffStaged has all of them.

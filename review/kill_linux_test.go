@@ -28,6 +28,9 @@ var reviewer = beKilled
 
 // beKilled is the reviewer: it applies, undoes, discards and undoes again, until the phase at which it dies.
 func beKilled() error {
+	if push := os.Getenv(killPushEnv); push != "" {
+		return bePushing(push)
+	}
 	at, err := strconv.Atoi(os.Getenv(killAtEnv))
 	if err != nil {
 		return err

@@ -128,6 +128,7 @@ func (c *collector) collect(ctx context.Context, opts contexts.GarbageOptions, s
 		c.s.sizes.prune(list)
 	}
 	if !opts.DryRun {
+		err = errors.Join(err, c.s.parts.repos.Collect(ctx))
 		c.count(found, trigger, err, time.Since(begun))
 	}
 	return found, verdicts, err

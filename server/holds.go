@@ -3,8 +3,10 @@ package server
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/repos"
 )
 
 // look returns what holds contexts at the moment of the call: connected clients, open files, commands, reviews, staged commits and sites. It
@@ -17,12 +19,8 @@ func (c *collector) look(ctx context.Context) (contexts.Holds, error) {
 	if err != nil {
 		return nil, err
 	}
-	staged, err := p.repos.Unpushed(ctx)
-	if err != nil {
-		return nil, err
-	}
 	h := &held{
-		handles: map[contexts.ID]int{}, processes: running, staged: staged, sites: map[contexts.ID]int{}, leases: p.leases.Owners(),
+		handles: map[contexts.ID]int{}, processes: running, staged: p.repos.Holds(), sites: map[contexts.ID]int{}, leases: p.leases.Owners(),
 		streams: c.s.streams.panels(), pending: p.reviews.Pending,
 	}
 	for _, f := range p.handles.List("") {
@@ -37,9 +35,10 @@ func (c *collector) look(ctx context.Context) (contexts.Holds, error) {
 // held counts what holds contexts, by context. leases and streams have the panels with clients.
 type held struct {
 	handles, processes, sites map[contexts.ID]int
-	staged                    map[string]int
-	leases, streams           map[string]bool
-	pending                   func(ctx context.Context, id string) (submitted, decisions bool, err error)
+	// staged has the key "" for those of an unknown context.
+	staged          map[string]repos.Hold
+	leases, streams map[string]bool
+	pending         func(ctx context.Context, id string) (submitted, decisions bool, err error)
 }
 
 // holds is a contexts.Holds.
@@ -68,8 +67,11 @@ func (h *held) holds(ctx context.Context, id contexts.ID, panels []string) (kept
 	if decisions {
 		keep(contexts.KeepDecisions, "its review has decisions that were not applied, or unresolved conflicts")
 	}
-	if n := h.staged[string(id)]; n > 0 {
+	if n := h.staged[string(id)].Unpushed; n > 0 {
 		keep(contexts.KeepStaged, "staged commits that were not pushed: %d", n)
+	}
+	for _, damaged := range slices.Concat(h.staged[string(id)].Damaged, h.staged[""].Damaged) {
+		keep(contexts.KeepStaged, "the record of staged commit %s is damaged: restore it, or discard the commit", damaged)
 	}
 	if n := h.sites[id]; n > 0 {
 		keep(contexts.KeepSite, "open sites: %d", n)

@@ -28,7 +28,11 @@ type Row struct {
 }
 
 // Figures is the result of a run.
-type Figures struct{ Rows []Row }
+type Figures struct {
+	Rows []Row
+	// Scope is nil if none was measured.
+	Scope *Scope
+}
 
 // names are what is reported, in this order.
 var names = [...]string{
@@ -38,10 +42,14 @@ var names = [...]string{
 
 // Text is all tables.
 func (f Figures) Text() string {
+	scope := ""
+	if f.Scope != nil {
+		scope = f.Scope.Text()
+	}
 	return "## First access\n\n" + f.table().String() +
 		"\nEnsureContext over the socket until the folder shows a file, medians, in turns with `cp -a` and otiai10/copy of the same files (1 KiB each). " +
 		"The stat walk of the workspace is part of all, and measured by itself; as many files again, twice, lie in `node_modules` and are passed over. " +
-		"From nothing, `copy` makes the context in one walk and keeps the layer's content in one file; the layer's tree is written afterwards.\n\n## Required\n\n" + f.required().String()
+		"From nothing, `copy` makes the context in one walk and keeps the layer's content in one file; the layer's tree is written afterwards.\n\n## Required\n\n" + f.required().String() + scope
 }
 
 func (f Figures) table() *report.Table {

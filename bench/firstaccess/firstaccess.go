@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"time"
 
 	otiai "github.com/otiai10/copy"
@@ -25,6 +24,8 @@ type Options struct {
 	// Sizes are the numbers of files of the workspaces. Rounds is how often each is measured; the report has the median.
 	Sizes  []int
 	Rounds int
+	// ScopeFiles are the files of a scope, in a workspace of ScopeAll files. 0 measures none.
+	ScopeFiles, ScopeAll int
 }
 
 // fewRounds is what a workspace of more than manyFiles files gets: each round of it writes gigabytes.
@@ -47,6 +48,14 @@ func Run(ctx context.Context, o Options, stdout, log io.Writer) error {
 			return fmt.Errorf("%d files: %w", size, err)
 		}
 		f.Rows = append(f.Rows, row)
+	}
+	if o.ScopeFiles > 0 {
+		_, _ = fmt.Fprintf(log, "a scope of %d files in %d\n", o.ScopeFiles, o.ScopeAll)
+		scope, err := measureScope(ctx, o, log)
+		if err != nil {
+			return fmt.Errorf("a scope: %w", err)
+		}
+		f.Scope = &scope
 	}
 	text := report.Describe(o.Dir) + ".\n\n" + f.Text()
 	if _, err := io.WriteString(stdout, text); err != nil || o.Out == "" {
@@ -77,12 +86,7 @@ func measure(ctx context.Context, dir string, size, rounds int, log io.Writer) (
 			return row, err
 		}
 	}
-	row = Row{Files: size, Rounds: rounds, Took: map[string]time.Duration{}}
-	for name, all := range took {
-		slices.Sort(all)
-		row.Took[name] = all[len(all)/2]
-	}
-	return row, nil
+	return Row{Files: size, Rounds: rounds, Took: medians(took)}, nil
 }
 
 // fill makes the tree, and the workspace: a repository of the same files, and twice as many that are excluded.

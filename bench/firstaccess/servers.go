@@ -127,13 +127,18 @@ func (s *stand) serve(ctx context.Context, driver, dir string, pool int, do func
 	return do(c)
 }
 
-// first is the time until a context is ready and its folder shows a file.
+// first is firstOf a context of the whole workspace.
 func first(ctx context.Context, c *client.Client, id string) (time.Duration, error) {
+	return firstOf(ctx, c, id, ".")
+}
+
+// firstOf is the time until a context is ready and its folder shows a file, which is in a folder of app. It is seeded from these folders.
+func firstOf(ctx context.Context, c *client.Client, id, in string, from ...string) (time.Duration, error) {
 	start := time.Now()
-	ready, err := c.EnsureContext(ctx, id, nil)
+	ready, err := c.EnsureContext(ctx, id, nil, from...)
 	if err != nil {
 		return 0, err
 	}
-	_, err = os.Stat(filepath.Join(ready.GetContext().GetFolder(), "app", "d0", "f0"))
+	_, err = os.Stat(filepath.Join(ready.GetContext().GetFolder(), "app", in, "d0", "f0"))
 	return time.Since(start), err
 }

@@ -308,14 +308,19 @@ func (s *Git) DiscardStaged(ctx context.Context, req *ctxfsv1.DiscardStagedReque
 	if caller := panels.IdentityFrom(ctx); caller.ReadOnly {
 		return nil, gitStatus(&fserr.Error{Code: fserr.EROFS, Hint: "this panel was opened read-only"}, "")
 	}
-	st, err := s.staged(ctx, "discard", req.GetId())
-	if err == nil {
-		err = s.Repos.Discard(ctx, st.ID)
+	if panels.IdentityFrom(ctx).Role != panels.RoleHost { // a host may discard what cannot be read
+		if req.GetForce() {
+			return nil, gitStatus(&fserr.Error{Code: fserr.EACCES, Detail: "a panel does not force", Hint: "a host does"}, "")
+		}
+		if _, err := s.staged(ctx, "discard", req.GetId()); err != nil {
+			return nil, gitStatus(err, "")
+		}
 	}
+	unsettled, err := s.Repos.Discard(ctx, req.GetId(), req.GetForce())
 	if err != nil {
 		return nil, gitStatus(err, "")
 	}
-	return &ctxfsv1.DiscardStagedResponse{}, nil
+	return &ctxfsv1.DiscardStagedResponse{Unsettled: pushedToPB(unsettled)}, nil
 }
 
 // maxStagedFiles bounds the files of an answer.
@@ -326,6 +331,7 @@ func stagedToPB(st *repos.Staged, files int) *ctxfsv1.StagedCommit {
 	out := &ctxfsv1.StagedCommit{
 		Id: st.ID, Commit: st.Commit, Parent: st.Parent, Repo: zonedPath(st.Into, string(st.Repo)), Branch: st.Branch, Message: strings.ToValidUTF8(st.Message, "\uFFFD"),
 		Author: st.Author.String(), CreatedNs: ns(st.At), ContextId: st.Context, PanelId: st.Panel, FileCount: int32(len(st.Files)), Pushed: pushedToPB(st.Pushed),
+		Damaged: st.Damaged,
 	}
 	for i := range st.Files[:min(len(st.Files), files)] {
 		out.Files = append(out.Files, gitFileToPB(st.Into, st.Repo, &st.Files[i]))

@@ -10,10 +10,17 @@ export interface GitHttp {
   close(): Promise<void>;
 }
 
-/** Serves the repositories in a folder. */
-export async function serveGit(root: string): Promise<GitHttp> {
+/** Serves the repositories in a folder: to all, or to those with the name and the password. */
+export async function serveGit(root: string, user?: { name: string; password: string }): Promise<GitHttp> {
   const backend = join(execFileSync("git", ["--exec-path"], { encoding: "utf8" }).trim(), "git-http-backend");
-  const server = createServer((request, response) => { answer(backend, root, request, response); });
+  const wanted = user && `Basic ${Buffer.from(`${user.name}:${user.password}`).toString("base64")}`;
+  const server = createServer((request, response) => {
+    if (wanted !== undefined && request.headers.authorization !== wanted) {
+      response.writeHead(401, { "WWW-Authenticate": 'Basic realm="git"' }).end();
+      return;
+    }
+    answer(backend, root, request, response);
+  });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   return {

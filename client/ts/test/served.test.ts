@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { startServer } from "../src/server/index.js";
 import { createSandbox, GitError, NotFoundError, type Sandbox, type SandboxOptions } from "../src/sandbox/index.js";
+import { serveGit } from "./githttp.js";
 import { binary } from "./serve.js";
 
 /* Sandboxes that a ctxfs server serves, on real repositories. */
@@ -196,6 +197,69 @@ describe("a sandbox over a panel", () => {
       expect(await refusal(sandbox.gitPush(staged.id))).toMatchObject({ code: "EACCES" });
       await server.git(panel.contextId).push(staged.id, { expectedCommit: staged.commit });
       expect(git("reports", "show", `${staged.branch}:new.md`)).toBe("new\n");
+    } finally {
+      for (const sandbox of opened.splice(0)) await sandbox.close();
+      await server.stop();
+    }
+  });
+
+  test("pull, edit, stage, look, push ends in a remote that asks for a password", async () => {
+    await makeRepository();
+    const hub = await realpath(await mkdtemp(join(tmpdir(), "ctxfs-hub-")));
+    execFileSync("git", ["clone", "-q", "--bare", join(dir, "reports"), join(hub, "reports.git")]);
+    const remote = await serveGit(hub, { name: "user", password: "s3cret" });
+    const at = `${remote.url}/reports.git`;
+    const atHub = (...args: string[]) => execFileSync("git", ["-C", join(hub, "reports.git"), ...args], { encoding: "utf8" });
+    const server = await startServer({ workspace: dir, bin: binary(), args: ["--git-remote", at] });
+    try {
+      const panel = await server.openPanel("panels/worker", { zones: { mode: "sandboxed", zones: { "/workspace": { from: "repositories" }, "/cache": { commit: "never" } } }, gitPush: true });
+      const sandbox = open({ panel });
+      git("reports", "remote", "add", "origin", at.replace("://", "://user:wrong@"));
+      await writeFile(join(dir, "reports/july.md"), "l1 USER\nl2\nl3\nl4\nl5\n");
+      await sandbox.gitPull({ repo: "reports", paths: ["plan.md"], branch: "main" });
+      await sandbox.write("/workspace/reports/july.md", "l1\nl2\nl3\nl4\nl5 AGENT\n");
+      const staged = await sandbox.gitStage({ files: ["/workspace/reports/july.md"], repo: "reports", branch: "main", message: "July" });
+      expect(staged.files.map(({ path, operation }) => [path, operation])).toEqual([["/workspace/reports/july.md", "update"]]);
+      expect(staged.files[0]?.diff.split("\n").filter((line) => /^[-+][^-+]/.test(line))).toEqual(["-l5", "+l5 AGENT"]);
+      const push = () => sandbox.gitPush(staged.id, { expectedCommit: staged.commit, target: "remote" });
+      expect(await refusal(push())).toMatchObject({ operation: "push", reason: "GIT_AUTH" });
+      git("reports", "remote", "set-url", "origin", at.replace("://", "://user:s3cret@"));
+      expect(await push()).toEqual({ commitSha: staged.commit, url: at });
+      expect(atHub("rev-parse", "main").trim()).toBe(staged.commit);
+      expect(atHub("show", "main:july.md")).toBe("l1\nl2\nl3\nl4\nl5 AGENT\n");
+      atHub("fsck", "--strict");
+      expect(await sandbox.gitListStaged()).toEqual([]);
+      expect(git("reports", "status", "--porcelain"), "the user's files and branch are as they were").toBe(" M july.md\n");
+      expect(git("reports", "rev-parse", "main")).not.toBe(`${staged.commit}\n`);
+    } finally {
+      for (const sandbox of opened.splice(0)) await sandbox.close();
+      await server.stop();
+      await remote.close();
+      await rm(hub, { recursive: true });
+    }
+  });
+
+  test("pull, edit, stage, look, push ends in the branch that is checked out", async () => {
+    await makeRepository();
+    const server = await startServer({ workspace: dir, bin: binary() });
+    try {
+      const panel = await server.openPanel("panels/worker", { gitPush: true });
+      const sandbox = open({ panel });
+      await writeFile(join(dir, "reports/plan.md"), "plan of the user\n");
+      await writeFile(join(dir, "reports/mine.md"), "staged\n");
+      git("reports", "add", "mine.md");
+      await sandbox.gitPull({ repo: "reports", paths: ["july.md"] });
+      await sandbox.write("/reports/july.md", "l1\nl2\nl3\nl4\nl5 AGENT\n");
+      await sandbox.write("/reports/new.md", "new\n");
+      const staged = await sandbox.gitStage({ files: ["/reports/july.md", "/reports/new.md"], repo: "reports", branch: "main", message: "July" });
+      expect(staged.files.map(({ path, operation }) => [path, operation])).toEqual([["/reports/july.md", "update"], ["/reports/new.md", "create"]]);
+      expect(await refusal(sandbox.gitPush(staged.id, { expectedCommit: staged.commit })), "a checked-out branch does not move without its files").toMatchObject({ code: "EINVAL" });
+      expect(await sandbox.gitPush(staged.id, { expectedCommit: staged.commit, target: "worktree" })).toEqual({ commitSha: staged.commit, url: "/reports" });
+      expect(git("reports", "rev-parse", "HEAD").trim()).toBe(staged.commit);
+      expect(git("reports", "show", "--format=", "--name-status", "HEAD")).toBe("M\tjuly.md\nA\tnew.md\n");
+      expect(await readFile(join(dir, "reports/july.md"), "utf8")).toBe("l1\nl2\nl3\nl4\nl5 AGENT\n");
+      expect(git("reports", "status", "--porcelain"), "what the user changed and staged is as it was").toBe("A  mine.md\n M plan.md\n");
+      expect(await sandbox.gitListStaged()).toEqual([]);
     } finally {
       for (const sandbox of opened.splice(0)) await sandbox.close();
       await server.stop();

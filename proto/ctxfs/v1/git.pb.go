@@ -1581,7 +1581,9 @@ type StagedCommit struct {
 	// Where it was pushed to; not set before.
 	Pushed *PushResult `protobuf:"bytes,12,opt,name=pushed,proto3" json:"pushed,omitempty"`
 	// How many files the commit changes.
-	FileCount     int32 `protobuf:"varint,13,opt,name=file_count,json=fileCount,proto3" json:"file_count,omitempty"`
+	FileCount int32 `protobuf:"varint,13,opt,name=file_count,json=fileCount,proto3" json:"file_count,omitempty"`
+	// Why its record cannot be read; empty if it can. Of a damaged one only id and context_id are set, and hosts alone see it. It can be discarded.
+	Damaged       string `protobuf:"bytes,14,opt,name=damaged,proto3" json:"damaged,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1705,6 +1707,13 @@ func (x *StagedCommit) GetFileCount() int32 {
 		return x.FileCount
 	}
 	return 0
+}
+
+func (x *StagedCommit) GetDamaged() string {
+	if x != nil {
+		return x.Damaged
+	}
+	return ""
 }
 
 // Request of ListStaged.
@@ -1904,7 +1913,9 @@ func (x *GetStagedResponse) GetStaged() *StagedCommit {
 type DiscardStagedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The staged commit.
-	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Discards it also if it is not known whether a push of it has happened. For hosts.
+	Force         bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1946,9 +1957,18 @@ func (x *DiscardStagedRequest) GetId() string {
 	return ""
 }
 
+func (x *DiscardStagedRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
 // Response of DiscardStaged.
 type DiscardStagedResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The push of which it is not known whether it has happened, if force discarded one: its target may have the commit.
+	Unsettled     *PushResult `protobuf:"bytes,1,opt,name=unsettled,proto3" json:"unsettled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1981,6 +2001,13 @@ func (x *DiscardStagedResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiscardStagedResponse.ProtoReflect.Descriptor instead.
 func (*DiscardStagedResponse) Descriptor() ([]byte, []int) {
 	return file_ctxfs_v1_git_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *DiscardStagedResponse) GetUnsettled() *PushResult {
+	if x != nil {
+		return x.Unsettled
+	}
+	return nil
 }
 
 // Request of Push.
@@ -2542,7 +2569,7 @@ const file_ctxfs_v1_git_proto_rawDesc = "" +
 	"\amessage\x18\x05 \x01(\tR\amessage\x12\x16\n" +
 	"\x06author\x18\x06 \x01(\tR\x06author\"?\n" +
 	"\rStageResponse\x12.\n" +
-	"\x06staged\x18\x01 \x01(\v2\x16.ctxfs.v1.StagedCommitR\x06staged\"\xfb\x02\n" +
+	"\x06staged\x18\x01 \x01(\v2\x16.ctxfs.v1.StagedCommitR\x06staged\"\x95\x03\n" +
 	"\fStagedCommit\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06commit\x18\x02 \x01(\tR\x06commit\x12\x16\n" +
@@ -2560,7 +2587,8 @@ const file_ctxfs_v1_git_proto_rawDesc = "" +
 	"\x05files\x18\v \x03(\v2\x11.ctxfs.v1.GitFileR\x05files\x12,\n" +
 	"\x06pushed\x18\f \x01(\v2\x14.ctxfs.v1.PushResultR\x06pushed\x12\x1d\n" +
 	"\n" +
-	"file_count\x18\r \x01(\x05R\tfileCount\"S\n" +
+	"file_count\x18\r \x01(\x05R\tfileCount\x12\x18\n" +
+	"\adamaged\x18\x0e \x01(\tR\adamaged\"S\n" +
 	"\x11ListStagedRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x1f\n" +
@@ -2571,10 +2599,12 @@ const file_ctxfs_v1_git_proto_rawDesc = "" +
 	"\x10GetStagedRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"C\n" +
 	"\x11GetStagedResponse\x12.\n" +
-	"\x06staged\x18\x01 \x01(\v2\x16.ctxfs.v1.StagedCommitR\x06staged\"&\n" +
+	"\x06staged\x18\x01 \x01(\v2\x16.ctxfs.v1.StagedCommitR\x06staged\"<\n" +
 	"\x14DiscardStagedRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\x17\n" +
-	"\x15DiscardStagedResponse\"\x92\x02\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\"K\n" +
+	"\x15DiscardStagedResponse\x122\n" +
+	"\tunsettled\x18\x01 \x01(\v2\x14.ctxfs.v1.PushResultR\tunsettled\"\x92\x02\n" +
 	"\vPushRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x0fexpected_commit\x18\x02 \x01(\tR\x0eexpectedCommit\x12,\n" +
@@ -2729,37 +2759,38 @@ var file_ctxfs_v1_git_proto_depIdxs = []int32{
 	30, // 11: ctxfs.v1.StagedCommit.pushed:type_name -> ctxfs.v1.PushResult
 	21, // 12: ctxfs.v1.ListStagedResponse.staged:type_name -> ctxfs.v1.StagedCommit
 	21, // 13: ctxfs.v1.GetStagedResponse.staged:type_name -> ctxfs.v1.StagedCommit
-	3,  // 14: ctxfs.v1.PushRequest.target:type_name -> ctxfs.v1.PushTarget
-	4,  // 15: ctxfs.v1.PushRequest.on_moved:type_name -> ctxfs.v1.PushMoved
-	5,  // 16: ctxfs.v1.PushResponse.phase:type_name -> ctxfs.v1.PushPhase
-	30, // 17: ctxfs.v1.PushResponse.result:type_name -> ctxfs.v1.PushResult
-	3,  // 18: ctxfs.v1.PushResult.target:type_name -> ctxfs.v1.PushTarget
-	33, // 19: ctxfs.v1.ListBranchesResponse.branches:type_name -> ctxfs.v1.GitBranch
-	6,  // 20: ctxfs.v1.GitService.ListRepositories:input_type -> ctxfs.v1.ListRepositoriesRequest
-	9,  // 21: ctxfs.v1.GitService.GitStatus:input_type -> ctxfs.v1.GitStatusRequest
-	13, // 22: ctxfs.v1.GitService.GitDiff:input_type -> ctxfs.v1.GitDiffRequest
-	15, // 23: ctxfs.v1.GitService.Pull:input_type -> ctxfs.v1.PullRequest
-	19, // 24: ctxfs.v1.GitService.Stage:input_type -> ctxfs.v1.StageRequest
-	22, // 25: ctxfs.v1.GitService.ListStaged:input_type -> ctxfs.v1.ListStagedRequest
-	24, // 26: ctxfs.v1.GitService.GetStaged:input_type -> ctxfs.v1.GetStagedRequest
-	26, // 27: ctxfs.v1.GitService.DiscardStaged:input_type -> ctxfs.v1.DiscardStagedRequest
-	28, // 28: ctxfs.v1.GitService.Push:input_type -> ctxfs.v1.PushRequest
-	31, // 29: ctxfs.v1.GitService.ListBranches:input_type -> ctxfs.v1.ListBranchesRequest
-	7,  // 30: ctxfs.v1.GitService.ListRepositories:output_type -> ctxfs.v1.ListRepositoriesResponse
-	10, // 31: ctxfs.v1.GitService.GitStatus:output_type -> ctxfs.v1.GitStatusResponse
-	14, // 32: ctxfs.v1.GitService.GitDiff:output_type -> ctxfs.v1.GitDiffResponse
-	16, // 33: ctxfs.v1.GitService.Pull:output_type -> ctxfs.v1.PullResponse
-	20, // 34: ctxfs.v1.GitService.Stage:output_type -> ctxfs.v1.StageResponse
-	23, // 35: ctxfs.v1.GitService.ListStaged:output_type -> ctxfs.v1.ListStagedResponse
-	25, // 36: ctxfs.v1.GitService.GetStaged:output_type -> ctxfs.v1.GetStagedResponse
-	27, // 37: ctxfs.v1.GitService.DiscardStaged:output_type -> ctxfs.v1.DiscardStagedResponse
-	29, // 38: ctxfs.v1.GitService.Push:output_type -> ctxfs.v1.PushResponse
-	32, // 39: ctxfs.v1.GitService.ListBranches:output_type -> ctxfs.v1.ListBranchesResponse
-	30, // [30:40] is the sub-list for method output_type
-	20, // [20:30] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	30, // 14: ctxfs.v1.DiscardStagedResponse.unsettled:type_name -> ctxfs.v1.PushResult
+	3,  // 15: ctxfs.v1.PushRequest.target:type_name -> ctxfs.v1.PushTarget
+	4,  // 16: ctxfs.v1.PushRequest.on_moved:type_name -> ctxfs.v1.PushMoved
+	5,  // 17: ctxfs.v1.PushResponse.phase:type_name -> ctxfs.v1.PushPhase
+	30, // 18: ctxfs.v1.PushResponse.result:type_name -> ctxfs.v1.PushResult
+	3,  // 19: ctxfs.v1.PushResult.target:type_name -> ctxfs.v1.PushTarget
+	33, // 20: ctxfs.v1.ListBranchesResponse.branches:type_name -> ctxfs.v1.GitBranch
+	6,  // 21: ctxfs.v1.GitService.ListRepositories:input_type -> ctxfs.v1.ListRepositoriesRequest
+	9,  // 22: ctxfs.v1.GitService.GitStatus:input_type -> ctxfs.v1.GitStatusRequest
+	13, // 23: ctxfs.v1.GitService.GitDiff:input_type -> ctxfs.v1.GitDiffRequest
+	15, // 24: ctxfs.v1.GitService.Pull:input_type -> ctxfs.v1.PullRequest
+	19, // 25: ctxfs.v1.GitService.Stage:input_type -> ctxfs.v1.StageRequest
+	22, // 26: ctxfs.v1.GitService.ListStaged:input_type -> ctxfs.v1.ListStagedRequest
+	24, // 27: ctxfs.v1.GitService.GetStaged:input_type -> ctxfs.v1.GetStagedRequest
+	26, // 28: ctxfs.v1.GitService.DiscardStaged:input_type -> ctxfs.v1.DiscardStagedRequest
+	28, // 29: ctxfs.v1.GitService.Push:input_type -> ctxfs.v1.PushRequest
+	31, // 30: ctxfs.v1.GitService.ListBranches:input_type -> ctxfs.v1.ListBranchesRequest
+	7,  // 31: ctxfs.v1.GitService.ListRepositories:output_type -> ctxfs.v1.ListRepositoriesResponse
+	10, // 32: ctxfs.v1.GitService.GitStatus:output_type -> ctxfs.v1.GitStatusResponse
+	14, // 33: ctxfs.v1.GitService.GitDiff:output_type -> ctxfs.v1.GitDiffResponse
+	16, // 34: ctxfs.v1.GitService.Pull:output_type -> ctxfs.v1.PullResponse
+	20, // 35: ctxfs.v1.GitService.Stage:output_type -> ctxfs.v1.StageResponse
+	23, // 36: ctxfs.v1.GitService.ListStaged:output_type -> ctxfs.v1.ListStagedResponse
+	25, // 37: ctxfs.v1.GitService.GetStaged:output_type -> ctxfs.v1.GetStagedResponse
+	27, // 38: ctxfs.v1.GitService.DiscardStaged:output_type -> ctxfs.v1.DiscardStagedResponse
+	29, // 39: ctxfs.v1.GitService.Push:output_type -> ctxfs.v1.PushResponse
+	32, // 40: ctxfs.v1.GitService.ListBranches:output_type -> ctxfs.v1.ListBranchesResponse
+	31, // [31:41] is the sub-list for method output_type
+	21, // [21:31] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_git_proto_init() }

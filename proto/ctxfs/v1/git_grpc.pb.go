@@ -80,11 +80,12 @@ type GitServiceClient interface {
 	// Lists staged commits that were neither pushed nor discarded, newest first. A host that names no context sees those of all contexts,
 	// deleted ones included: a staged commit stays until it is pushed or discarded.
 	ListStaged(ctx context.Context, in *ListStagedRequest, opts ...grpc.CallOption) (*ListStagedResponse, error)
-	// Returns a staged commit with its files and the diff of each, pushed ones included.
+	// Returns a staged commit with its files and the diff of each, pushed ones included: their records stay for 30 days, up to 100 of a context.
+	// Of one that was pushed to a remote there are diffs only if the workspace's repository has the commit.
 	// Errors: GIT_NO_STAGED.
 	GetStaged(ctx context.Context, in *GetStagedRequest, opts ...grpc.CallOption) (*GetStagedResponse, error)
-	// Forgets a staged commit, and removes its objects. The context keeps its changes. A host may discard one whose context was deleted.
-	// Errors: GIT_NO_STAGED, EINVAL (it was pushed).
+	// Forgets a staged commit, and removes its objects. The context keeps its changes. A host may discard one whose context was deleted, and one whose
+	// record is damaged. Errors: GIT_NO_STAGED, EINVAL (it was pushed, or it is not known whether it was, and force is not set).
 	DiscardStaged(ctx context.Context, in *DiscardStagedRequest, opts ...grpc.CallOption) (*DiscardStagedResponse, error)
 	// Moves a branch to a staged commit. The target is a branch of the workspace's repository that is not checked out, the branch that is checked
 	// out, with the files of the working tree, or a branch of the remote. If the branch got other commits since Stage, on_moved decides. Then the
@@ -292,11 +293,12 @@ type GitServiceServer interface {
 	// Lists staged commits that were neither pushed nor discarded, newest first. A host that names no context sees those of all contexts,
 	// deleted ones included: a staged commit stays until it is pushed or discarded.
 	ListStaged(context.Context, *ListStagedRequest) (*ListStagedResponse, error)
-	// Returns a staged commit with its files and the diff of each, pushed ones included.
+	// Returns a staged commit with its files and the diff of each, pushed ones included: their records stay for 30 days, up to 100 of a context.
+	// Of one that was pushed to a remote there are diffs only if the workspace's repository has the commit.
 	// Errors: GIT_NO_STAGED.
 	GetStaged(context.Context, *GetStagedRequest) (*GetStagedResponse, error)
-	// Forgets a staged commit, and removes its objects. The context keeps its changes. A host may discard one whose context was deleted.
-	// Errors: GIT_NO_STAGED, EINVAL (it was pushed).
+	// Forgets a staged commit, and removes its objects. The context keeps its changes. A host may discard one whose context was deleted, and one whose
+	// record is damaged. Errors: GIT_NO_STAGED, EINVAL (it was pushed, or it is not known whether it was, and force is not set).
 	DiscardStaged(context.Context, *DiscardStagedRequest) (*DiscardStagedResponse, error)
 	// Moves a branch to a staged commit. The target is a branch of the workspace's repository that is not checked out, the branch that is checked
 	// out, with the files of the working tree, or a branch of the remote. If the branch got other commits since Stage, on_moved decides. Then the

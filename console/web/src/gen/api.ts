@@ -1117,12 +1117,17 @@ export interface DiscardResponse {
 
 /** Request of DiscardStaged. */
 export interface DiscardStagedRequest {
+  /** Discards it also if it is not known whether a push of it has happened. For hosts. */
+  force?: boolean;
   /** The staged commit. */
   id?: string;
 }
 
 /** Response of DiscardStaged. */
-export type DiscardStagedResponse = Record<string, never>;
+export interface DiscardStagedResponse {
+  /** The push of which it is not known whether it has happened, if force discarded one: its target may have the commit. */
+  unsettled?: PushResult;
+}
 
 /** Request of EditFile. */
 export interface EditFileRequest {
@@ -4225,6 +4230,8 @@ export interface StagedCommit {
   contextId?: string;
   /** When it was made, ns since the epoch. */
   createdNs?: string;
+  /** Why its record cannot be read; empty if it can. Of a damaged one only id and context_id are set, and hosts alone see it. It can be discarded. */
+  damaged?: string;
   /** How many files the commit changes. */
   fileCount?: number;
   /** The files, at most 10000: GitDiff streams all of them. ListStaged leaves their diffs out, and has at most 10000 files in all. */
