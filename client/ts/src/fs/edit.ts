@@ -73,15 +73,15 @@ export interface Conditions { ifMatch?: string; ifNoneMatch?: string }
 /** The conditions that options ask for. */
 export function conditionsOf({ ifMatch, ifNoneMatch }: { ifMatch?: unknown; ifNoneMatch?: unknown }): Conditions {
   return {
-    ...(ifMatch === undefined ? {} : { ifMatch: requireEtag(ifMatch) }),
+    ...(ifMatch === undefined ? {} : { ifMatch: requireEtag(ifMatch, "options.ifMatch") }),
     ...(ifNoneMatch === undefined ? {} : { ifNoneMatch: requireString(ifNoneMatch, "options.ifNoneMatch") }),
   };
 }
 
-/** The server takes an empty etag for none, which would change any file. */
-function requireEtag(value: unknown): string {
-  const etag = requireString(value, "options.ifMatch");
-  if (etag === "") throw invalidArgValue("options.ifMatch", etag, "is no etag");
+/** An etag. The server takes an empty one for none, which would change any file. */
+export function requireEtag(value: unknown, name: string): string {
+  const etag = requireString(value, name);
+  if (etag === "") throw invalidArgValue(name, etag, "is no etag");
   return etag;
 }
 
