@@ -30,6 +30,15 @@ export interface ChangeConditions {
   ifNoneMatch?: "*" | undefined;
 }
 
+/** Options of writeFile and appendFile besides Node's. */
+export interface ChangeOptions extends ChangeConditions {
+  /**
+   * Called before the promise resolves, with the etag that the file has with this content. It is not called where the files have none, nor
+   * for content that travels in parts, unless there is a condition.
+   */
+  onEtag?: ((etag: string) => void) | undefined;
+}
+
 /** An edit: of oldText, or of the lines from startLine to endLine. */
 export type TextEdit =
   | { oldText: string; newText: string; /** Replaces every place; without it, oldText has to be there exactly once. */ all?: boolean | undefined }
