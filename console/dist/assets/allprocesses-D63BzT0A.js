@@ -1,1 +1,0 @@
-import{j as s}from"./index-B8uDlKJB.js";import{P as o}from"./processes-CvnqMPCh.js";import"./follow-DIC-jg9L.js";import"./colours-BdebpjGW.js";/* empty css            */function u({rest:r}){return s.jsx(o,{route:["processes"],rest:r})}export{u as default};

@@ -1,1 +1,0 @@
-import{j as r}from"./index-B8uDlKJB.js";import{P as t}from"./processes-CvnqMPCh.js";import"./follow-DIC-jg9L.js";import"./colours-BdebpjGW.js";/* empty css            */function u({contextId:s,rest:o}){return r.jsx(t,{contextId:s,route:["contexts",s,"processes"],rest:o})}export{u as default};
