@@ -103,7 +103,7 @@ func TestPolicyOfThePage(t *testing.T) {
 		}
 		for _, directive := range []string{
 			"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "img-src 'self' data: blob:", "font-src 'self'", "frame-ancestors 'none'", "base-uri 'none'",
-			"form-action 'none'", "require-trusted-types-for 'script'", want,
+			"form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'", want,
 		} {
 			if !policy[directive] {
 				t.Errorf("the policy has no %s: %v", directive, policy)

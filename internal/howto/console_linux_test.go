@@ -43,6 +43,7 @@ var varying = []struct {
 	as   string
 }{
 	{regexp.MustCompile(`[\w-]{43}`), "TOKEN"},
+	{regexp.MustCompile(`\bf1-[0-9a-f]{16}-[a-z2-7]{16}-`), "CURSOR-"},
 	{regexp.MustCompile(`("etag": ?)"[\w-]{20}"`), `$1"ETAG"`},
 	{regexp.MustCompile(`\b[0-9a-f]{10,40}\b`), "HASH"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`), "TIME"},

@@ -8,7 +8,7 @@ export { Dirent } from "#platform";
 export type { CallbackFs } from "./fs/callbacks.js";
 export type { FsPromises, Glob, GlobOptions, OpenFile } from "./fs/promises.js";
 export type { ArchiveSource, ArchiveSummary, ExportOptions, ImportOptions } from "./fs/archives.js";
-export type { ChangeConditions, EditFile, EditOptions, Edited, LineRange, Lines, ReadLines, TextEdit } from "./fs/edit.js";
+export type { ChangeConditions, ChangeOptions, EditFile, EditOptions, Edited, LineRange, Lines, ReadLines, TextEdit } from "./fs/edit.js";
 export type { Batch, BatchConditions, Batched, BatchEdit, BatchOptions, BatchStep } from "./fs/batch.js";
 export type { Changed, ChangedStep, FeedNotice, FeedOptions, WatchChanges } from "./fs/feed.js";
 export type { Grep, GrepLine, GrepMatch, GrepOptions, GrepSummary } from "./fs/grep.js";

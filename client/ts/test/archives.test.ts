@@ -1,9 +1,9 @@
 import { execFileSync } from "node:child_process";
-import { access, lstat, readFile, readdir } from "node:fs/promises";
+import { access, lstat, mkdir, readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, type ArchiveSummary, type CtxFs } from "../src/index.js";
-import { startServer } from "../src/server/index.js";
+import { startServer, type Panel, type Server } from "../src/server/index.js";
 import { startTestServer, type TestServer } from "./serve.js";
 
 let server: TestServer;
@@ -79,6 +79,50 @@ test("an export that is left ends, and one that is aborted fails", async () => {
   stop.abort(new Error("enough"));
   await expect((async () => { while (!(await aborted.read()).done); })()).rejects.toMatchObject({ name: "AbortError" });
   expect(() => fs.exportArchive("/src", { format: "rar" as "tar" })).toThrow('unknown format of archives "rar"');
+});
+
+/** The names in a folder and below it that begin with a dot. */
+async function hidden(dir: string): Promise<string[]> {
+  return (await readdir(dir, { recursive: true })).filter((name) => /(^|\/)\./.test(name));
+}
+
+describe.each(["sandboxed", "direct"] as const)("in a context with %s zones", (mode) => {
+  let host: Server;
+  let panel: Panel;
+  beforeAll(async () => {
+    host = await startServer({ workspace: server.workspace });
+    await mkdir(join(server.workspace, "repo/reports"), { recursive: true });
+    const zones = mode === "direct" ? { "/work": { dir: "repo/reports" } } : { "/work": { from: "repositories" }, "/scratch": { commit: "never" } } as const;
+    panel = await host.openPanel(`zoned-${mode}`, { zones: { mode, zones } });
+  });
+  afterAll(async () => {
+    await panel.close();
+    await host.stop();
+  });
+
+  test("an archive is imported into a zone, and below it", async () => {
+    const archive = await bytesOf(fs.exportArchive("/src", { exclude: ["large"] }));
+    for (const into of ["/work", "work/made", "/work/made", "/work/./made/../other"]) {
+      expect(await panel.fs.importArchive(archive, into, { overwrite: true }), into).toMatchObject({ files: 2, symlinks: 1 });
+      expect(await panel.fs.readFile(`${into}/deep/script.sh`, "utf8"), into).toBe("#!/bin/sh\n");
+    }
+    const { files } = await panel.import(panel.export({ path: "/work/made" }), { path: "/work/panel" });
+    expect(files).toBe(2);
+    expect(await hidden(mode === "direct" ? join(server.workspace, "repo/reports") : panel.folder)).toEqual([]);
+  });
+
+  test("beside the zones nothing is imported, and the error names the target", async () => {
+    const archive = await bytesOf(fs.exportArchive("/src/deep"));
+    for (const into of ["/", "/elsewhere"]) await expect(panel.fs.importArchive(archive, into), into).rejects.toMatchObject({ code: "EACCES", syscall: "import", path: into });
+    expect(await panel.fs.readdir("/")).toEqual(mode === "direct" ? ["work"] : ["scratch", "work"]);
+  });
+});
+
+test("a target whose name is not UTF-8 is imported into", async () => {
+  const target = Buffer.from("/raw-\xff/below", "latin1");
+  await fs.mkdir(target, { recursive: true });
+  await fs.importArchive(await bytesOf(fs.exportArchive("/src/deep")), target);
+  expect(await fs.readFile(Buffer.concat([target, Buffer.from("/script.sh")]), "utf8")).toBe("#!/bin/sh\n");
 });
 
 test("a panel exports and imports its folder", async () => {

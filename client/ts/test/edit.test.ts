@@ -79,9 +79,10 @@ test("the tools of a model edit on the server, and read parts of large files", a
   const tools = createSandboxTools(sandbox);
   const path = `${sandbox.zones[0] ?? ""}/big.txt`;
   await sandbox.write(path, `${"a line\n".repeat(600_000)}the last\n`);
-  expect(await tools.readFile.execute({ path, startLine: 600_001, endLine: null })).toEqual({ text: "600001\tthe last\n(lines 600001-600001 of 600001)" });
-  expect(await tools.editFile.execute({ path, oldText: "the last", newText: "the end", replaceAll: null })).toEqual({ text: `Replaced 1 place in ${path}` });
-  expect(await tools.editFile.execute({ path, oldText: "the l ast", newText: "x", replaceAll: null })).toMatchObject({ error: expect.stringContaining('600001: \\"the end\\"'.replaceAll("\\", "")) as unknown });
+  expect(await tools.readFile.execute({ path, startLine: 600_001, endLine: null })).toEqual({ text: expect.stringMatching(/^600001\tthe last\n\(lines 600001-600001 of 600001\)\n\(etag [\w-]{20}\)$/) as unknown });
+  const byText = { path, startLine: null, endLine: null, replaceAll: null, ifMatch: null };
+  expect(await tools.editFile.execute({ ...byText, oldText: "the last", newText: "the end" })).toEqual({ text: expect.stringMatching(`^Replaced 1 place in ${path}\n\\(etag [\\w-]{20}\\)$`) as unknown });
+  expect(await tools.editFile.execute({ ...byText, oldText: "the l ast", newText: "x" })).toMatchObject({ error: expect.stringContaining('600001: \\"the end\\"'.replaceAll("\\", "")) as unknown });
   const none = { content: null, oldText: null, newText: null, to: null };
   const zone = sandbox.zones[0] ?? "";
   const steps = [
@@ -101,5 +102,35 @@ test("the tools of a model edit on the server, and read parts of large files", a
   expect(await inMemory.batch.execute({ steps: [{ ...none, change: "move", path: "/workspace/x", to: "/elsewhere/x" }], dryRun: null })).toMatchObject({ error: expect.stringContaining("in no zone") as unknown });
   expect(await inMemory.batch.execute({ steps: [{ ...none, change: "delete", path: "/workspace/." }], dryRun: null })).toMatchObject({ error: expect.stringContaining("is a zone") as unknown });
   expect(await inMemory.readFile.execute({ path: "/elsewhere/x", startLine: 1, endLine: 2 })).toMatchObject({ error: expect.stringContaining("in no zone") as unknown });
+  await sandbox.close();
+});
+
+/** The etag at the end of a tool's result. */
+function etagOf(result: object): string {
+  const [, etag] = /\n\(etag ([\w-]{20})\)$/.exec((result as { text?: string }).text ?? "") ?? [];
+  if (etag === undefined) throw new Error(`no etag in ${JSON.stringify(result)}`);
+  return etag;
+}
+
+test("the tools of a model give etags, and change only the file that has the one they are given", async () => {
+  const sandbox = createSandbox({ panel: { fs: await connect({ socket: server.socket, token }) } });
+  const { readFile, writeFile, editFile } = createSandboxTools(sandbox);
+  const path = `${sandbox.zones[0] ?? ""}/new/tool.txt`;
+  const lines = { path, oldText: null, startLine: 2, endLine: 2, newText: "2", replaceAll: null };
+  const first = etagOf(await writeFile.execute({ path, content: "one\ntwo\nthree\n", ifMatch: null }));
+  expect(etagOf(await readFile.execute({ path, startLine: null, endLine: null }))).toBe(first);
+  const second = etagOf(await editFile.execute({ ...lines, ifMatch: first }));
+  expect(await sandbox.read(path)).toBe("one\n2\nthree\n");
+  expect(etagOf(await readFile.execute({ path, startLine: 2, endLine: 2 }))).toBe(second);
+  const stale = { error: expect.stringMatching(/^ESTALE: .*read the file again/) as unknown };
+  expect(await editFile.execute({ ...lines, ifMatch: first })).toEqual(stale);
+  expect(await editFile.execute({ ...lines, oldText: "one", startLine: null, endLine: null, ifMatch: first })).toEqual(stale);
+  expect(await writeFile.execute({ path, content: "lost", ifMatch: first })).toEqual(stale);
+  expect(await writeFile.execute({ path: `${sandbox.zones[0] ?? ""}/none/x`, content: "x", ifMatch: first })).toMatchObject({ error: expect.stringMatching(/^ESTALE/) as unknown });
+  expect(await sandbox.exists(`${sandbox.zones[0] ?? ""}/none`), "a refused write makes no directory").toBe(false);
+  expect(await sandbox.read(path)).toBe("one\n2\nthree\n");
+  const third = etagOf(await writeFile.execute({ path, content: "whole\n", ifMatch: second }));
+  await editFile.execute({ ...lines, startLine: 1, endLine: 1, ifMatch: third });
+  expect(await sandbox.read(path)).toBe("2\n");
   await sandbox.close();
 });

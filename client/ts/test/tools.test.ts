@@ -29,7 +29,7 @@ describe.each(Object.entries(versions))("with AI SDK %s", (version, run) => {
   test.runIf(version !== "5")("what a person has to agree to does not run before", async () => {
     const sandbox = createMemorySandbox();
     const options = { approval: { write: "ask" as const } };
-    const script = scripted(version, "writeFile", { path: "/workspace/a.txt", content: "x" });
+    const script = scripted(version, "writeFile", { path: "/workspace/a.txt", content: "x", ifMatch: null });
     const { content } = await run(createSandboxTools(sandbox, options), script, { toolApproval: toolApproval(options) });
     expect(content.map(({ type }) => type)).toContain("tool-approval-request");
     expect(await sandbox.exists("/workspace/a.txt")).toBe(false);
@@ -82,16 +82,18 @@ describe("the tools of a sandbox", () => {
     for (const [path, text] of Object.entries(files)) await sandbox.write(path, text);
     return { sandbox, tools: createSandboxTools(sandbox, { maxOutput: 1024 }) };
   };
+  const byText = { startLine: null, endLine: null, replaceAll: null, ifMatch: null };
+  const byLines = { oldText: null, replaceAll: null, ifMatch: null };
 
   test("editFile replaces text that is there once", async () => {
     const { sandbox, tools } = await begin({ "/workspace/a.ts": "let a = 1;\nlet b = 1;\n" });
-    expect(await tools.editFile.execute({ path: "/workspace/a.ts", oldText: "a = 1", newText: "a = $&", replaceAll: null })).toEqual({ text: "Replaced 1 place in /workspace/a.ts" });
+    expect(await tools.editFile.execute({ ...byText, path: "/workspace/a.ts", oldText: "a = 1", newText: "a = $&" })).toEqual({ text: "Replaced 1 place in /workspace/a.ts" });
     expect(await sandbox.read("/workspace/a.ts")).toBe("let a = $&;\nlet b = 1;\n");
   });
 
   test("editFile says where an ambiguous text is, and what is like a missing one", async () => {
     const { sandbox, tools } = await begin({ "/workspace/a.ts": "let a = 1;\nlet b = 1;\n" });
-    const edit = (oldText: string, replaceAll: boolean | null = null) => tools.editFile.execute({ path: "/workspace/a.ts", oldText, newText: "2", replaceAll });
+    const edit = (oldText: string, replaceAll: boolean | null = null) => tools.editFile.execute({ ...byText, path: "/workspace/a.ts", oldText, newText: "2", replaceAll });
     expect(await edit("1")).toEqual({ error: "AMBIGUOUS: oldText is 2 times in /workspace/a.ts, at lines 1, 2. Add lines around it, or set replaceAll." });
     expect(await edit("let b  = 1;")).toEqual({ error: 'NO_MATCH: oldText is not in /workspace/a.ts. The nearest line is 2: "let b = 1;"' });
     expect(await sandbox.read("/workspace/a.ts")).toBe("let a = 1;\nlet b = 1;\n");
@@ -100,9 +102,33 @@ describe("the tools of a sandbox", () => {
 
   test("edits of one file that a model asks for at once are all made", async () => {
     const { sandbox, tools } = await begin({ "/workspace/a.ts": "one\ntwo\nthree\n" });
-    const edit = (oldText: string) => tools.editFile.execute({ path: "/workspace/a.ts", oldText, newText: oldText.toUpperCase(), replaceAll: null });
+    const edit = (oldText: string) => tools.editFile.execute({ ...byText, path: "/workspace/a.ts", oldText, newText: oldText.toUpperCase() });
     await Promise.all(["one", "two", "three"].map(edit));
     expect(await sandbox.read("/workspace/a.ts")).toBe("ONE\nTWO\nTHREE\n");
+  });
+
+  test.each([
+    ["lines", "one\ntwo\nthree\n", 2, 3, "2\n3", "one\n2\n3\n"], ["the last line, which has no end", "one\ntwo", 2, 2, "2\n", "one\n2"],
+    ["lines by nothing", "one\ntwo\nthree\n", 1, 2, "", "three\n"], ["lines that end in CRLF", "one\r\ntwo\r\n", 1, 1, "1\n1.5", "1\r\n1.5\r\ntwo\r\n"],
+    ["nothing, before a line", "one\ntwo\n", 2, 1, "1.5", "one\n1.5\ntwo\n"], ["nothing, after the last line", "one", 2, 1, "two\n", "one\ntwo"], ["nothing, in an empty file", "", 1, 0, "one\n", "one\n"],
+  ])("editFile replaces %s", async (_, before, startLine, endLine, newText, after) => {
+    const { sandbox, tools } = await begin({ "/workspace/a.txt": before });
+    const text = endLine < startLine ? `Inserted before line ${startLine} of /workspace/a.txt` : `Replaced lines ${startLine}-${endLine} of /workspace/a.txt`;
+    expect(await tools.editFile.execute({ ...byLines, path: "/workspace/a.txt", startLine, endLine, newText })).toEqual({ text });
+    expect(await sandbox.read("/workspace/a.txt")).toBe(after);
+  });
+
+  test("editFile refuses lines that are not there, two ways at once, and etags where there are none", async () => {
+    const path = "/workspace/a.txt";
+    const { sandbox, tools } = await begin({ [path]: "one\ntwo\n" });
+    const lines = { ...byLines, path, startLine: 1, endLine: 1, newText: "x" };
+    expect(await tools.editFile.execute({ ...lines, endLine: 3 })).toEqual({ error: `NO_LINES: lines 1-3 are not in ${path}, which has 2. Read the file again.` });
+    const both = { error: "EINVAL: give either oldText, or startLine and endLine, and null for the others" };
+    for (const input of [{ ...lines, oldText: "one" }, { ...lines, endLine: null }, { ...lines, startLine: null, endLine: null }, { ...lines, replaceAll: true }]) expect(await tools.editFile.execute(input)).toEqual(both);
+    const none = { error: "ENOTSUP: the files of this sandbox have no etags: give null as ifMatch" };
+    expect(await tools.editFile.execute({ ...lines, ifMatch: "etag" })).toEqual(none);
+    expect(await tools.writeFile.execute({ path, content: "x", ifMatch: "etag" })).toEqual(none);
+    expect(await sandbox.read(path)).toBe("one\ntwo\n");
   });
 
   test("a long result is cut, and says how much is left", async () => {

@@ -29,15 +29,18 @@ test.afterAll(() => server.stop());
 
 const context = "/contexts/ctx_panels~axe";
 
-/** Checks what is shown: all rules on both widths, and once more the contrast of the other colours. */
+const rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"];
+
+/** Checks what is shown by all rules, on both widths and in both colours, and prints what axe cannot decide on. */
 async function passes(page: Page, what: string): Promise<void> {
   for (const [viewport, colorScheme] of [[wide, "light"], [wide, "dark"], [phone, "dark"], [phone, "light"]] as const) {
     await page.setViewportSize(viewport);
     await page.emulateMedia({ colorScheme });
     await expect(page.locator(".spinner")).toHaveCount(0);
-    const axe = new AxeBuilder({ page });
-    const { violations } = await (colorScheme === "light" ? axe.withTags(["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]) : axe.withRules(["color-contrast"])).analyze();
-    expect(violations.map(({ id, nodes }) => `${what}, ${colorScheme}, ${String(viewport.width)}: ${id}: ${nodes.map(({ html, failureSummary }) => `${html} ${failureSummary ?? ""}`).join("\n")}`)).toEqual([]);
+    const { violations, incomplete } = await new AxeBuilder({ page }).withTags(rules).analyze();
+    const told = ({ id, nodes }: (typeof violations)[number]) => `${what}, ${colorScheme}, ${String(viewport.width)}: ${id}: ${nodes.map(({ html, failureSummary }) => `${html} ${failureSummary ?? ""}`).join("\n")}`;
+    for (const result of incomplete) console.log(`axe cannot decide: ${told(result)}`);
+    expect(violations.map(told)).toEqual([]);
   }
   await page.setViewportSize(wide);
 }

@@ -1,28 +1,63 @@
-import { expect, test } from "@playwright/test";
-import { startServer } from "./server";
-import { signIn } from "./signin";
+import { expect, test, type Browser } from "@playwright/test";
+import { startServer, type TestServer } from "./server";
 
 const contexts = 200;
+const runs = 5;
 
-test(`the first view lists ${contexts} contexts`, async ({ page }) => {
-  const server = await startServer({ repositories: { app: { "a.txt": "a\n" } } });
+/** What one opening of the console took, in ms from the start of the navigation. */
+interface Opening {
+  /** Until the list with all its rows was painted. */
+  painted: number;
+  /** Until all rows in sight had their changes, drift and sizes. */
+  complete: number;
+}
+
+/**
+ * Opens the console as a person does: by a new link, in a browser profile with an empty cache. The time includes loading the page, its
+ * sign-in, the call that lists the contexts, and painting a row for each. The page itself marks when the rows were painted. Changes, drift
+ * and sizes, which the server computes from the folders, come after that.
+ */
+async function open(browser: Browser, server: TestServer): Promise<Opening> {
+  const context = await browser.newContext();
   try {
-    for (let first = 0; first < contexts; first += 20) {
-      await Promise.all(Array.from({ length: 20 }, (_, i) => server.call("PanelService/OpenPanel", { panelId: `panels/many-${String(first + i)}` })));
-    }
-    await signIn(page, server);
+    const page = await context.newPage();
+    await page.goto(await server.consoleLink(), { waitUntil: "commit" });
     await expect(page.locator("tbody tr")).toHaveCount(contexts);
-    await page.reload({ waitUntil: "commit" });
-    const ms = await page.evaluate((rows) => new Promise<number>((resolve) => {
+    return await page.evaluate(() => new Promise<Opening>((resolve) => {
+      const inSight = (row: Element): boolean => row.getBoundingClientRect().top < innerHeight;
       const look = (): void => {
-        if (document.querySelectorAll("tbody tr").length === rows) requestAnimationFrame(() => resolve(performance.now()));
+        const [mark] = performance.getEntriesByName("contexts-painted");
+        const rows = [...document.querySelectorAll("tbody tr")].filter(inSight);
+        const isComplete = rows.every((row) => /change|none/.test(row.textContent) && /iB|\d B/.test(row.textContent));
+        if (mark && isComplete) resolve({ painted: mark.startTime, complete: performance.now() });
         else requestAnimationFrame(look);
       };
       look();
-    }), contexts);
-    test.info().annotations.push({ type: "first view", description: `${Math.round(ms).toString()} ms with ${contexts} contexts` });
-    console.log(`first view: ${Math.round(ms).toString()} ms with ${contexts} contexts`); // a busy machine takes longer: the figure is for people
+    }));
+  } finally {
+    await context.close();
+  }
+}
+
+test(`the first view lists ${contexts} contexts in less than a second`, async ({ browser }) => {
+  const server = await startServer({ repositories: { app: { "a.txt": "a\n", "b.txt": "b\n" } } });
+  try {
+    for (let first = 0; first < contexts; first += 20) await Promise.all(Array.from({ length: 20 }, (_, i) => openPanel(server, first + i)));
+    const openings: Opening[] = [];
+    for (let i = 0; i < runs; i++) openings.push(await open(browser, server));
+    const painted = openings.map((one) => one.painted).sort((a, b) => a - b);
+    const shown = openings.map((one) => `${one.painted.toFixed(0)} ms (with changes, drift and sizes ${one.complete.toFixed(0)} ms)`).join(", ");
+    console.log(`first view with ${contexts} contexts: ${shown}`);
+    expect(painted[0], "the best run: other programs make a run slower, never quicker").toBeLessThan(1000);
+    expect(painted.at(-1), "the worst run, also with other programs on all CPUs").toBeLessThan(10_000);
   } finally {
     await server.stop();
   }
 });
+
+/** Opens a panel that is like no other one: with labels, and with changes of its own. */
+async function openPanel(server: TestServer, i: number): Promise<void> {
+  const { contextId } = await server.call<{ contextId: string }>("PanelService/OpenPanel", { panelId: `panels/many-${String(i)}`, labels: { task: String(1000 + i), ...(i % 3 === 0 ? { owner: "ada" } : {}) } });
+  if (i % 2 === 0) await server.call("FsService/WriteFile", { contextId, path: "/app/a.txt", text: `a of ${String(i)}\n` });
+  if (i % 5 === 0) await server.call("FsService/WriteFile", { contextId, path: `/app/new-${String(i)}.txt`, text: "new\n".repeat(i) });
+}

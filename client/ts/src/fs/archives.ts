@@ -1,6 +1,9 @@
+import { Buffer } from "#platform";
 import { ArchiveFormat, type ArchiveSummary as Summary } from "../gen/ctxfs/v1/fs_messages_pb.js";
+import { systemError, type SystemError } from "../errors/system.js";
 import type { Caller } from "../session/operations.js";
-import { pathOf, type PathLike } from "./paths.js";
+import { pathFields, pathOf, type PathLike, type VirtualPath } from "./paths.js";
+import { dirname, join, resolve } from "./posix.js";
 import { requireObject, requireSignal } from "./validate.js";
 
 /** Options of exportArchive. */
@@ -21,7 +24,7 @@ export interface ImportOptions {
   format?: "tar" | "zip" | undefined;
   /** Replaces files that exist. Without it, such a file rejects with EEXIST, and nothing is changed. */
   overwrite?: boolean | undefined;
-  /** Ends the import: nothing is then changed. */
+  /** Cancels the import. Nothing has changed then, unless the server was killed. */
   signal?: AbortSignal | undefined;
 }
 
@@ -97,7 +100,7 @@ export async function importArchive(caller: Caller, source: ArchiveSource, into:
   const path = pathOf(into, "path");
   const signal = requireSignal(options.signal, "options.signal");
   const format = formatOf(options.format);
-  const { fd } = await caller.call("open", { path: `/.import-${crypto.randomUUID()}`, flagsForm: { case: "flags", value: "w+" }, atomic: true }, { signal });
+  const fd = await openSpool(caller, path, signal);
   const release = caller.hold();
   try {
     for await (const piece of piecesOf(source)) {
@@ -111,6 +114,26 @@ export async function importArchive(caller: Caller, source: ArchiveSource, into:
   } finally {
     await caller.call("close", { fd }).catch(() => undefined); // a lost connection closes it too
     release();
+  }
+}
+
+/**
+ * Opens the file that holds the archive: in the target, or in the nearest directory above it that exists. A file at "/" would not do: a
+ * context with zones has none there, and the space is that of the target's zone. The file is never committed, and so never has its name.
+ */
+async function openSpool(caller: Caller, { path, raw, shown }: VirtualPath, signal: AbortSignal | undefined): Promise<number> {
+  const name = `.import-${crypto.randomUUID()}`;
+  const bytes = raw.length > 0 ? Buffer.from(raw) : Buffer.from(path);
+  for (let dir = resolve("/", bytes.toString("latin1")); ; dir = dirname(dir)) { // latin1 keeps each byte of a path that is not UTF-8
+    const at = pathOf(Buffer.from(join(dir, name), "latin1"));
+    try {
+      return (await caller.call("open", { ...pathFields(at), flagsForm: { case: "flags", value: "w+" }, atomic: true }, { signal })).fd;
+    } catch (error) {
+      const { code, syscall, detail, hint, kind } = error as SystemError;
+      if (syscall === undefined || kind === "context") throw error;
+      // The file's own name is nobody's concern.
+      if ((code !== "ENOENT" && code !== "ENOTDIR") || dir === "/") throw systemError({ code, syscall: "import", path: shown, detail, hint, kind });
+    }
   }
 }
 

@@ -4,6 +4,7 @@ import { requireKnown } from "../errors/options.js";
 import type { RequestInit } from "../session/operations.js";
 import { contentBytes } from "./bytes.js";
 import type { Core } from "./core.js";
+import { requireEtag } from "./edit.js";
 import { pathFields, pathOf, twoPathFields, type PathLike } from "./paths.js";
 import { modeOf, requireBoolean, requireSignal, requireString } from "./validate.js";
 
@@ -49,8 +50,8 @@ export interface BatchOptions {
 
 /** What a batch did. */
 export interface Batched {
-  /** The etag that each step left; "" where it left no file. */
-  etags: string[];
+  /** The etag that each step left; null for removals, links and directories, for a file that a later step removed, and after a dry run. */
+  etags: (string | null)[];
   /** The unified diff of a dry run. */
   diff: string;
   /** The diff is longer: only its first MiB is here. */
@@ -76,7 +77,7 @@ export function batchFunction({ caller }: Core): Batch {
       dryRun: requireBoolean(options.dryRun ?? false, "options.dryRun"), flush: requireBoolean(options.flush ?? false, "options.flush"),
     } as RequestInit<"batch">;
     const { results, diff, diffTruncated } = await caller.call("batch", request, { signal: requireSignal(options.signal, "options.signal") });
-    return { etags: results.map(({ etag }) => etag), diff, diffTruncated };
+    return { etags: results.map(({ etag }) => etag || null), diff, diffTruncated };
   };
 }
 
@@ -115,7 +116,7 @@ function changeOf(step: unknown, name: string): { case: Change["case"]; value: F
   for (const condition of refused[does] ?? []) {
     if (fields[condition] !== undefined) throw invalidArgValue(`${name}.${condition}`, fields[condition], `does not apply to ${does}`);
   }
-  if (ifMatch !== undefined) change.value["ifMatch"] = requireString(ifMatch, `${name}.ifMatch`);
+  if (ifMatch !== undefined) change.value["ifMatch"] = requireEtag(ifMatch, `${name}.ifMatch`);
   if (ifNoneMatch !== undefined) change.value["to" in fields ? "destIfNoneMatch" : "ifNoneMatch"] = requireString(ifNoneMatch, `${name}.ifNoneMatch`);
   return change;
 }

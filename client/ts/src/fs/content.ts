@@ -11,7 +11,7 @@ import { readAt, writeAt } from "./transfer.js";
 import { appends, callMode, flagOf, modeOf, optionsOf, requireBoolean, requireSignal, type FlagForm } from "./validate.js";
 
 /** What fs.promises.readFile and its siblings take. */
-interface FileOptions { encoding?: string | null; flag?: unknown; mode?: unknown; flush?: unknown; signal?: AbortSignal; lines?: unknown; ifMatch?: unknown; ifNoneMatch?: unknown }
+interface FileOptions { encoding?: string | null; flag?: unknown; mode?: unknown; flush?: unknown; signal?: AbortSignal; lines?: unknown; ifMatch?: unknown; ifNoneMatch?: unknown; onEtag?: (etag: string) => void }
 
 const fileMode = 0o666;
 
@@ -123,20 +123,21 @@ async function writeWhole(core: Core, path: unknown, data: unknown, given: unkno
   aborted(signal);
   // Node 26 opens and writes small content in one step, whose errors name the flag otherwise.
   const oneStep = nodeMajor >= 26 && !flush && content instanceof Uint8Array && content.length <= 512 << 10;
-  const file = { path: pathOf(path), flag: flagOf(options.flag || def, oneStep ? "options.flag" : "flags"), mode: modeOf(options.mode, "mode", fileMode), flush, conditions };
+  const file = { path: pathOf(path), flag: flagOf(options.flag || def, oneStep ? "options.flag" : "flags"), mode: modeOf(options.mode, "mode", fileMode), flush, conditions, onEtag: options.onEtag };
   // Numbers can ask for what no text says: to cut the file and then append.
   if (content instanceof Uint8Array && content.length <= core.caller.maxContent && file.flag.case === "flag") return writeSmall(core, file, content, signal);
   return writeLarge(core, file, content, { encoding: options.encoding, signal });
 }
 
-interface Destination { path: VirtualPath; flag: FlagForm; mode: number; flush: boolean; conditions: Conditions }
+interface Destination { path: VirtualPath; flag: FlagForm; mode: number; flush: boolean; conditions: Conditions; onEtag: ((etag: string) => void) | undefined }
 
 async function writeSmall({ caller }: Core, to: Destination, value: Uint8Array, signal: AbortSignal | undefined): Promise<void> {
   const request = {
     ...pathFields(to.path), flagForm: to.flag, modeForm: { case: "mode" as const, value: to.mode }, flush: to.flush, ...to.conditions,
     content: { case: "data" as const, value },
   };
-  await caller.call("writeFile", request, { signal }).catch((error: unknown) => { throw withoutPath(error); });
+  const { etag } = await caller.call("writeFile", request, { signal }).catch((error: unknown) => { throw withoutPath(error); });
+  if (etag) to.onEtag?.(etag);
 }
 
 async function writeLarge(
@@ -154,6 +155,7 @@ async function writeLarge(
     if (to.flush) await caller.call("fsync", { fd }, { signal: options.signal });
     written = true;
   } finally {
-    await caller.call("close", { fd, commit: atomic && written, flush: atomic && written && to.flush });
+    const { etag } = await caller.call("close", { fd, commit: atomic && written, flush: atomic && written && to.flush });
+    if (etag) to.onEtag?.(etag);
   }
 }

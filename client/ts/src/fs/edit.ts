@@ -30,6 +30,15 @@ export interface ChangeConditions {
   ifNoneMatch?: "*" | undefined;
 }
 
+/** Options of writeFile and appendFile besides Node's. */
+export interface ChangeOptions extends ChangeConditions {
+  /**
+   * Called before the promise resolves, with the etag that the file has with this content. It is not called where the files have none, nor
+   * for content that travels in parts, unless there is a condition.
+   */
+  onEtag?: ((etag: string) => void) | undefined;
+}
+
 /** An edit: of oldText, or of the lines from startLine to endLine. */
 export type TextEdit =
   | { oldText: string; newText: string; /** Replaces every place; without it, oldText has to be there exactly once. */ all?: boolean | undefined }
@@ -73,15 +82,15 @@ export interface Conditions { ifMatch?: string; ifNoneMatch?: string }
 /** The conditions that options ask for. */
 export function conditionsOf({ ifMatch, ifNoneMatch }: { ifMatch?: unknown; ifNoneMatch?: unknown }): Conditions {
   return {
-    ...(ifMatch === undefined ? {} : { ifMatch: requireEtag(ifMatch) }),
+    ...(ifMatch === undefined ? {} : { ifMatch: requireEtag(ifMatch, "options.ifMatch") }),
     ...(ifNoneMatch === undefined ? {} : { ifNoneMatch: requireString(ifNoneMatch, "options.ifNoneMatch") }),
   };
 }
 
-/** The server takes an empty etag for none, which would change any file. */
-function requireEtag(value: unknown): string {
-  const etag = requireString(value, "options.ifMatch");
-  if (etag === "") throw invalidArgValue("options.ifMatch", etag, "is no etag");
+/** An etag. The server takes an empty one for none, which would change any file. */
+export function requireEtag(value: unknown, name: string): string {
+  const etag = requireString(value, name);
+  if (etag === "") throw invalidArgValue(name, etag, "is no etag");
   return etag;
 }
 

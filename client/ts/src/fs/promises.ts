@@ -5,7 +5,7 @@ import { attributeFunctions } from "./attributes.js";
 import { constants } from "./constants.js";
 import { contentFunctions } from "./content.js";
 import type { Core } from "./core.js";
-import type { ChangeConditions, LineRange } from "./edit.js";
+import type { ChangeOptions, LineRange } from "./edit.js";
 import { listingFunctions } from "./listing.js";
 import { nameFunctions } from "./names.js";
 
@@ -36,13 +36,13 @@ export type ReadFile = typeof nodefs.readFile & {
   (path: PathLike, options: { lines: LineRange; encoding?: null | undefined; signal?: AbortSignal | undefined }): Promise<Buffer>;
 };
 
-/** fs.promises.writeFile, with conditions. */
+/** fs.promises.writeFile, with conditions and the etag. */
 export type WriteFile = typeof nodefs.writeFile &
-  ((path: PathLike, data: Parameters<typeof nodefs.writeFile>[1], options: Exclude<Parameters<typeof nodefs.writeFile>[2], string | null | undefined> & ChangeConditions) => Promise<void>);
+  ((path: PathLike, data: Parameters<typeof nodefs.writeFile>[1], options: Exclude<Parameters<typeof nodefs.writeFile>[2], string | null | undefined> & ChangeOptions) => Promise<void>);
 
-/** fs.promises.appendFile, with conditions. */
+/** fs.promises.appendFile, with conditions and the etag. */
 export type AppendFile = typeof nodefs.appendFile &
-  ((path: PathLike, data: string | Uint8Array, options: Exclude<Parameters<typeof nodefs.appendFile>[2], string | null | undefined> & ChangeConditions) => Promise<void>);
+  ((path: PathLike, data: string | Uint8Array, options: Exclude<Parameters<typeof nodefs.appendFile>[2], string | null | undefined> & ChangeOptions) => Promise<void>);
 
 /** Every function of Node's fs/promises, over a context folder. */
 export interface FsPromises extends Omit<typeof nodefs, "open" | "glob" | "readFile" | "writeFile" | "appendFile"> {

@@ -68,7 +68,7 @@ export interface Panel {
   resolve(path: string): Promise<string>;
   /** Sends its folder, or what is at path, as a tar or zip archive. */
   export(options?: ExportOptions & { path?: string | undefined }): ReadableStream<Uint8Array>;
-  /** Extracts an archive into its folder, or into path. If it rejects, nothing has changed. */
+  /** Extracts an archive into its folder, or into path: with zones, into one of them. If it rejects, nothing has changed, unless the server was killed. */
   import(source: ArchiveSource, options?: ImportOptions & { path?: string | undefined }): Promise<ArchiveSummary>;
   /** Runs a command in the panel's context, if it was opened with exec. */
   exec(argv: readonly string[], options?: ExecOptions): RunningProcess;

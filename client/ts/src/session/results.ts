@@ -122,9 +122,19 @@ const decodeWritten: Decoder = (reader) => {
   return result;
 };
 
+const decodeWrittenFile: Decoder = (reader) => {
+  const result = { bytesWritten: 0n, etag: "" };
+  while (reader.next()) {
+    if (reader.field === 1) result.bytesWritten = reader.int64();
+    else if (reader.field === 22) result.etag = reader.string();
+    else reader.skip();
+  }
+  return result;
+};
+
 /** The results that travel most. */
 const decoders: Partial<Record<OpName, Decoder>> = {
-  stat: decodeStat, lstat: decodeStat, fstat: decodeStat, read: decodeContent, readFile: decodeContent, write: decodeWritten, writeFile: decodeWritten,
+  stat: decodeStat, lstat: decodeStat, fstat: decodeStat, read: decodeContent, readFile: decodeContent, write: decodeWritten, writeFile: decodeWrittenFile,
 };
 
 /**

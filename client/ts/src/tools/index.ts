@@ -1,10 +1,11 @@
 import { z } from "zod/v4";
 import { Buffer } from "#platform";
+import { sandboxError } from "../sandbox/errors.js";
 import type { Sandbox } from "../sandbox/sandbox.js";
 import { batchTool } from "./batch.js";
-import { applyEdit, type Edit } from "./edit.js";
+import { editInPlace, writeWhole } from "./edit.js";
 import { gitKinds, type GitToolOptions } from "./git.js";
-import { bounded, lines, mediaTypeOf, numbered, numberedPart } from "./text.js";
+import { bounded, lines, mayBeMedia, mediaTypeOf, numbered, numberedPart, withEtag } from "./text.js";
 import { allowed, mostOf, policyOf, toolMaker, type Kind, type ToolOptions } from "./tool.js";
 
 export { createGitTools, type GitToolOptions } from "./git.js";
@@ -13,6 +14,9 @@ export type { ApprovalRequest, ModelOutput, Policy, SandboxTool, ToolCall, ToolO
 
 /** A path, as tools describe it. */
 const path = (what: string): z.ZodString => z.string().describe(what);
+
+/** The etag of a condition, as tools describe it. */
+const ifMatch = z.string().min(1).nullable().describe("the etag that the file must have, as a result gave it: the call fails if the file has changed since; null for any");
 
 const kinds: Readonly<Record<string, Kind>> = { writeFile: "write", editFile: "write", deleteFile: "write", batch: "write" };
 
@@ -24,10 +28,10 @@ export function createSandboxTools(sandbox: Sandbox, options: ToolOptions = {}) 
   const tool = toolMaker();
   const tools = {
     readFile: tool(
-      `Reads a file below ${zones}. Text comes with line numbers; a long file in parts: give startLine to read on. Images and PDF come as they are.`,
+      `Reads a file below ${zones}. Text comes with line numbers; a long file in parts: give startLine to read on. The etag at the end is what ifMatch takes. Images and PDF come as they are.`,
       z.object({ path: path("the file"), startLine: z.number().int().min(1).nullable().describe("the first line, from 1; null for the beginning"), endLine: z.number().int().min(1).nullable().describe("the last line; null for the end") }),
       async ({ path: p, startLine, endLine }) => {
-        const shown = startLine === null && endLine === null ? undefined : await part(p, startLine ?? 1, endLine);
+        const shown = await part(p, startLine ?? 1, endLine);
         if (shown !== undefined) return { text: shown };
         const bytes = await sandbox.readBinary(p);
         const mediaType = mediaTypeOf(bytes);
@@ -38,19 +42,23 @@ export function createSandboxTools(sandbox: Sandbox, options: ToolOptions = {}) 
     ),
     writeFile: tool(
       `Writes a text file below ${zones}: makes it with its directories, or replaces it whole. Use editFile to change a part.`,
-      z.object({ path: path("the file"), content: z.string().describe("the whole content") }),
-      async ({ path: p, content }) => {
-        const existed = await sandbox.exists(p);
-        await sandbox.write(p, content);
-        return { text: `${existed ? "Replaced" : "Created"} ${p} (${lines(Buffer.from(content)).length} lines)` };
+      z.object({ path: path("the file"), content: z.string().describe("the whole content"), ifMatch }),
+      async (input) => {
+        const { text, etag } = await writeWhole(sandbox, input.path, input.content, input.ifMatch);
+        return { text: withEtag(text, etag) };
       }, "write",
     ),
     editFile: tool(
-      "Replaces exact text in a file. oldText has to be there once, unless replaceAll is true: add lines around it until it is unique.",
-      z.object({ path: path("the file"), oldText: z.string().min(1).describe("the text to replace, with its white space"), newText: z.string().describe("what takes its place"), replaceAll: z.boolean().nullable().describe("replaces every place; null for false") }),
-      async ({ path: p, oldText, newText, replaceAll }) => {
-        const places = await edit({ path: p, oldText, newText, replaceAll: replaceAll ?? false });
-        return { text: `Replaced ${places} place${places === 1 ? "" : "s"} in ${p}` };
+      "Replaces exact text in a file, or a range of lines. oldText has to be there once, unless replaceAll is true: add lines around it until it is unique. With lines give ifMatch: their numbers are those of the file that you read.",
+      z.object({
+        path: path("the file"), oldText: z.string().min(1).nullable().describe("the text to replace, with its white space; null for lines"),
+        startLine: z.number().int().min(1).nullable().describe("instead of oldText: the first line to replace, from 1; null for oldText"),
+        endLine: z.number().int().min(0).nullable().describe("the last line to replace; startLine - 1 inserts newText before startLine; null for oldText"),
+        newText: z.string().describe("what takes its place"), replaceAll: z.boolean().nullable().describe("replaces every place of oldText; null for false"), ifMatch,
+      }),
+      async (input) => {
+        const { text, etag } = await editInPlace(sandbox, input);
+        return { text: withEtag(text, etag) };
       }, "write",
     ),
     listFiles: tool(
@@ -118,29 +126,17 @@ export function createSandboxTools(sandbox: Sandbox, options: ToolOptions = {}) 
   };
   return allowed(tools, kinds, options);
 
-  /** Edits a file where it is: a server reads and replaces it in one step, so that no other change is lost. */
-  async function edit(of: Edit): Promise<number> {
-    const { path: p, oldText, newText, replaceAll } = of;
-    await sandbox.exists(p); // which checks the path
-    try {
-      const { replacements } = await fs.editFile(p, { oldText, newText, all: replaceAll });
-      return replacements[0] ?? 0;
-    } catch (error) {
-      if ((error as { code?: string }).code !== "ENOSYS") throw error;
-    }
-    const { text, places } = applyEdit(await sandbox.read(p), of); // files in memory
-    await sandbox.write(p, text);
-    return places;
-  }
-
-  /** Shows lines of a file, which may be too large to read whole; undefined if they are no text. */
+  /** Shows lines of a file, which may be too large to read whole; undefined if they may be no text, or are too long for one reply. */
   async function part(p: string, first: number, last: number | null): Promise<string | undefined> {
     await sandbox.exists(p); // which checks the path
     const count = Math.min(last === null ? most : last - first + 1, most); // a line takes a byte at least
     if (count < 1) return `(line ${last} is before line ${first})`;
-    const { text, totalLines } = await fs.readLines(p, { start: first, count });
-    if (text.includes("\0")) return undefined;
-    return numberedPart(lines(Buffer.from(text)), first, totalLines, most);
+    const read = await fs.readLines(p, { start: first, count }).catch((error: unknown) => {
+      if ((error as { code?: string }).code !== "EFBIG") throw sandboxError(error, p);
+      return undefined;
+    });
+    if (!read || mayBeMedia(read.text, first)) return undefined;
+    return withEtag(numberedPart(lines(Buffer.from(read.text)), first, read.totalLines, most), read.etag);
   }
 
   function inZones(p: string): void {

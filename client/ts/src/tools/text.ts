@@ -14,6 +14,16 @@ export function mediaTypeOf(bytes: Uint8Array): string | undefined {
   return bytes.subarray(0, 8192).includes(0) ? "application/octet-stream" : undefined;
 }
 
+/** Says whether lines of a file, decoded as a text, may be of something else: then its bytes tell. first is the number of the first line. */
+export function mayBeMedia(text: string, first: number): boolean {
+  return text.includes("\0") || (first === 1 && /^(?:\ufffd|GIF8|%PDF-|RIFF)/.test(text));
+}
+
+/** Adds the etag of a file to what is told of it, if there is one. */
+export function withEtag(text: string, etag: string | undefined): string {
+  return etag ? `${text}\n(etag ${etag})` : text;
+}
+
 /** Returns the lines of a text. */
 export function lines(bytes: Uint8Array): string[] {
   const list = decoder.decode(bytes).split(/\r?\n/);

@@ -78,9 +78,7 @@ describe.each(transports)("over %s", (transport) => {
   test.each(Object.entries(withPath))("%s reads and changes nothing outside", async (tool, argsOf) => {
     const before = await outside();
     const readsOnly = (await client.listTools()).tools.find(({ name }) => name === tool)?.annotations?.readOnlyHint;
-    for (const [i, path] of pathsOut(server.workspace, other.contextId).entries()) {
-      // A tool is the same over both transports: each path is tried over one of them.
-      if (i % 2 === transports.indexOf(transport)) continue;
+    for (const path of pathsOut(server.workspace, other.contextId)) {
       if (!readsOnly) await plant(server.folder(contextId));
       for (const args of argsOf(path)) expectNoLeak(await call(client, tool, args), `${tool} of ${path.slice(0, 60)}`);
     }

@@ -36,6 +36,11 @@ function List({ contexts, error, reload }: { contexts: Context[]; error: unknown
     const matching = contexts.filter((context) => matches(context, filter)).map((context) => ({ context, details: details.get(context.contextId ?? "") }));
     return sortRows(matching, columns, sorting);
   }, [contexts, details, filter, columns, sorting]);
+  useEffect(() => {
+    // The frame that paints the rows comes first, and the task after it: the mark says when the list was in sight.
+    const frame = requestAnimationFrame(() => setTimeout(() => performance.mark("contexts-painted"), 0));
+    return () => cancelAnimationFrame(frame);
+  }, []);
   const { field, table } = useListKeys(() => { reload(); refresh(); });
   useEffect(() => {
     if (filter !== "") announce(`${count(rows.length, "context")} found`);

@@ -1,5 +1,5 @@
 // One context: its head, the list of its views, and the view that the route names.
-import { lazy, Suspense, useEffect, type ComponentType } from "react";
+import { lazy, Suspense, useEffect, useRef, type ComponentType } from "react";
 import { call, num } from "../api";
 import type { Context, GetReviewResponse } from "../gen/api";
 import { go, href } from "../router";
@@ -18,10 +18,16 @@ export function ContextPage({ id, view, rest }: { id: string; view: string; rest
   useHotkeys("Context", shown.map((one, i) => ({ key: String(i + 1), label: one.title, run: () => go(["contexts", id, one.name]) })));
   const context = data?.context;
   const review = useReview(id, context);
+  const tabs = useRef<HTMLElement>(null);
+  const isCounted = review !== undefined; // the counts move the names
+  // On a phone the views do not all fit.
+  useEffect(() => {
+    tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [view, isCounted]);
   return (
     <div className="context-page">
       <ContextHead id={id} context={context} review={review} />
-      <nav className="views" aria-label="Views of the context">
+      <nav className="views" ref={tabs} aria-label="Views of the context">
         {shown.map((one) => <a key={one.name} href={href("contexts", id, one.name)} aria-current={one.name === view ? "page" : undefined}>{one.title}<Count of={one.name} review={review} /></a>)}
       </nav>
       {error !== undefined && !context && <div className="page"><ErrorNote error={error} retry={reload} /></div>}

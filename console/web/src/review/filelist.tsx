@@ -42,11 +42,16 @@ function FileRow({ change, state, top, current, onSelect }: { change: Change; st
       <span className={`rv-sign rv-is-${state}`} aria-label={stateWords[state].word}>{stateWords[state].sign}</span>
       <span className="rv-kind" aria-label={word}>{letter}</span>
       <span className="rv-name">
-        <span className="truncate"><bdi>{path.slice(cut)}</bdi></span>
-        <span className="truncate dim rv-sub"><bdi>{[path.slice(0, cut), ...remarks].filter(Boolean).join(" · ")}</bdi></span>
-      </span>
-      <span className="lines rv-counts">
-        {num(change.addedLines) > 0 && <span className="added">+{change.addedLines}</span>} {num(change.removedLines) > 0 && <span className="removed">−{change.removedLines}</span>}
+        <span className="rv-line">
+          <span className="truncate grow"><bdi>{path.slice(cut)}</bdi></span>
+          <span className="lines rv-counts">
+            {num(change.addedLines) > 0 && <span className="added">+{change.addedLines}</span>} {num(change.removedLines) > 0 && <span className="removed">−{change.removedLines}</span>}
+          </span>
+        </span>
+        <span className="rv-line dim rv-sub">
+          {cut > 0 && <span className="truncate rv-folder"><bdi>{path.slice(0, cut)}</bdi></span>}
+          {remarks.length > 0 && <span className="truncate"><bdi>{`${cut > 0 ? "· " : ""}${remarks.join(" · ")}`}</bdi></span>}
+        </span>
       </span>
     </button>
   );

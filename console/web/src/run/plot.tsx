@@ -7,7 +7,7 @@ import { colourOf } from "./colours";
 import { columns, type PlotOf } from "./metrics";
 
 /** How high a plot is, in pixels. */
-const height = 150;
+const height = 160;
 /** What all plots share: the pointer's place in time. */
 const cursors = uPlot.sync("activity");
 
@@ -87,13 +87,17 @@ function settings(of: PlotOf, width: number): uPlot.Options {
     legend: { show: false },
     cursor: { sync: { key: cursors.key }, drag: { x: false, y: false } },
     scales: { x: { range: (plot) => lastMinutes(plot.data[0]) }, y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-    axes: [axis, { ...axis, size: 70, values: (_plot, ticks) => ticks.map(of.text) }],
+    axes: [{ ...axis, gap: 10, size: 56 }, { ...axis, size: 70, values: (plot, ticks) => (hasValues(plot.data) ? ticks.map(of.text) : []) }],
     series: [{}, ...of.series.map(({ label, colour: name, dash }) => ({ label, stroke: colourOf(name), width: 1.5, ...(dash ? { dash } : {}), points: { show: (plot: uPlot) => plot.data[0].length === 1 } }))],
   };
 }
 
-/** Gives the time that a plot shows: ten minutes at least, for a server that just began has one sample or none. */
+function hasValues([, ...lines]: uPlot.AlignedData): boolean {
+  return lines.some((line) => Array.from(line).some((value) => typeof value === "number"));
+}
+
+/** Gives the time that a plot shows: two minutes at least, for a server that just began has one sample or none. */
 function lastMinutes(times: ArrayLike<number>): [number, number] {
   const end = times[times.length - 1] ?? Date.now() / 1000;
-  return [Math.min(times[0] ?? end, end - 600), end];
+  return [Math.min(times[0] ?? end, end - 120), end];
 }

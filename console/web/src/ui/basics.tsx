@@ -138,7 +138,7 @@ function Head<Row>({ column, sorting, onSort }: { column: Column<Row>; sorting?:
       {column.sort && onSort ? (
         <button type="button" onClick={() => onSort({ column: column.id, descending: active && !sorting.descending })}>
           {column.title}
-          <span aria-hidden="true">{active ? (sorting.descending ? "↓" : "↑") : ""}</span>
+          {active && <span aria-hidden="true">{sorting.descending ? "↓" : "↑"}</span>}
         </button>
       ) : column.title}
     </th>

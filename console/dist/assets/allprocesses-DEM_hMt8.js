@@ -1,1 +1,0 @@
-import{j as s}from"./index-BImCZMYC.js";import{P as o}from"./processes-C5TwAjIW.js";import"./follow-B8Qzpckw.js";import"./colours-BdebpjGW.js";/* empty css            */function u({rest:r}){return s.jsx(o,{route:["processes"],rest:r})}export{u as default};

@@ -1,1 +1,0 @@
-import{j as r}from"./index-BImCZMYC.js";import{P as t}from"./processes-C5TwAjIW.js";import"./follow-B8Qzpckw.js";import"./colours-BdebpjGW.js";/* empty css            */function u({contextId:s,rest:o}){return r.jsx(t,{contextId:s,route:["contexts",s,"processes"],rest:o})}export{u as default};
