@@ -282,13 +282,13 @@ test("a request ends when the hub has ended", async () => {
   const page = await context.newPage();
   await page.goto(`${parent}/`);
   const message = await page.evaluate(async (site) => {
-    const hub = await pages.openHub(site, { timeoutMs: 5000 });
+    const hub = await pages.openHub(site, { timeoutMs: 15_000 }); // a loaded machine takes as long to open one
     document.querySelector("iframe")?.remove();
     return hub.status().then(() => "", (error: unknown) => (error as Error).message);
   }, plain(site));
   expect(message).toMatch(/^ETIMEDOUT/);
   await context.close();
-});
+}, 120_000);
 
 test("an answer that does not say how long it is is read up to the bound", async () => {
   let given = 0, cancelled = false;
