@@ -1,7 +1,8 @@
 "use strict";
 (() => {
   // hub/messages.ts
-  var version = 1;
+  var version = 2;
+  var directHeader = "Ctxfs-Direct";
   function ask(receiver, message, ms) {
     const { port1, port2 } = new MessageChannel();
     return new Promise((resolve, reject) => {
@@ -21,9 +22,17 @@
   // hub/store.ts
   var maxEntry = 64 << 20;
   var maxStored = 512 << 20;
+  var useInterval = 6e4;
   var database = "ctxfs-files";
+  var databaseVersion = 2;
   var key = (kind, path) => `${kind}:${path}`;
   var isPushed = (of) => of.startsWith("pushed:");
+  var isEvictable = (of) => !isPushed(of) && !of.includes(":/__ctxfs/");
+  function metaOf({ key: of, headers, body }) {
+    const header = (wanted) => headers.find(([name]) => name.toLowerCase() === wanted)?.[1];
+    const immutable = /\bimmutable\b/.test(header("cache-control") ?? "");
+    return { key: of, size: body.byteLength, etag: header("etag"), immutable, ...isEvictable(of) ? { used: Date.now() } : {} };
+  }
   var resultOf = (request) => new Promise((resolve, reject) => {
     request.onsuccess = () => {
       resolve(request.result);
@@ -32,15 +41,37 @@
       reject(request.error ?? new Error("IndexedDB failed"));
     };
   });
+  var durabilityOf = (keys) => keys.some(isPushed) ? "strict" : "relaxed";
+  var bytesKey = "bytes";
+  var bytesOf = async ({ settings: settings2 }) => await resultOf(settings2.get(bytesKey)) ?? 0;
+  async function remove({ files, meta }, of) {
+    const found = await resultOf(meta.get(of));
+    files.delete(of);
+    meta.delete(of);
+    return found?.used === void 0 ? 0 : found.size;
+  }
+  async function evict({ files, meta }, bytes, atMost) {
+    const request = meta.index("used").openCursor();
+    for (let cursor = await resultOf(request); cursor && bytes > atMost; cursor = await resultOf(request)) {
+      const { key: of, size } = cursor.value;
+      files.delete(of);
+      cursor.delete();
+      bytes -= size;
+      cursor.continue();
+    }
+    return bytes;
+  }
   var Database = class _Database {
     constructor(db) {
       this.db = db;
     }
     db;
     static async open() {
-      const request = indexedDB.open(database, 1);
+      const request = indexedDB.open(database, databaseVersion);
       request.onupgradeneeded = () => {
+        for (const name of [...request.result.objectStoreNames]) request.result.deleteObjectStore(name);
         request.result.createObjectStore("files", { keyPath: "key" });
+        request.result.createObjectStore("meta", { keyPath: "key" }).createIndex("used", "used");
         request.result.createObjectStore("settings");
       };
       const db = await resultOf(request);
@@ -52,90 +83,100 @@
     get(of) {
       return resultOf(this.db.transaction("files").objectStore("files").get(of));
     }
-    put(entries) {
-      return this.change("files", (files) => {
-        for (const entry of entries) files.put(entry);
-      });
+    async find(of) {
+      const found = await resultOf(this.db.transaction("meta").objectStore("meta").get(of));
+      if (found?.used !== void 0 && Date.now() - found.used > useInterval) {
+        await this.change("relaxed", async ({ meta }) => {
+          if (await resultOf(meta.count(of)) > 0) meta.put({ ...found, used: Date.now() });
+        });
+      }
+      return found;
+    }
+    async put(entries) {
+      for (; ; ) {
+        try {
+          await this.change(durabilityOf(entries.map(({ key: of }) => of)), async (stores) => {
+            await keep(stores, entries);
+          });
+          return;
+        } catch (error) {
+          if (error.name !== "QuotaExceededError" || !await this.makeRoom()) throw error;
+        }
+      }
     }
     async delete(keys) {
-      if (keys.length > 0) await this.change("files", (files) => {
-        for (const of of keys) files.delete(of);
+      if (keys.length === 0) return;
+      await this.change(durabilityOf(keys), async (stores) => {
+        let bytes = await bytesOf(stores);
+        for (const of of keys) bytes -= await remove(stores, of);
+        stores.settings.put(bytes, bytesKey);
       });
     }
     clear() {
-      return this.change("files", (files) => {
+      return this.change("strict", ({ files, meta, settings: settings2 }) => {
         files.clear();
+        meta.clear();
+        settings2.delete(bytesKey);
       });
     }
-    async list() {
-      const found = [];
-      const request = this.db.transaction("files").objectStore("files").openCursor();
-      await new Promise((resolve, reject) => {
-        request.onerror = () => {
-          reject(request.error ?? new Error("IndexedDB failed"));
-        };
-        request.onsuccess = () => {
-          const cursor = request.result;
-          if (!cursor) {
-            resolve();
-            return;
-          }
-          const { key: of, body, used } = cursor.value;
-          found.push({ key: of, size: body.byteLength, used });
-          cursor.continue();
-        };
-      });
-      return found;
+    list() {
+      return resultOf(this.db.transaction("meta").objectStore("meta").getAll());
     }
-    /** What the worker has to know when it starts: how files are kept, and what the server told the hub. */
+    /** What the worker has to know when it starts: how the hub that was opened last keeps files. */
     settings() {
       return resultOf(this.db.transaction("settings").objectStore("settings").get("hub"));
     }
-    set(storage, config2) {
-      return this.change("settings", (settings2) => {
-        settings2.put({ storage, config: config2 }, "hub");
+    set(storage) {
+      return this.change("relaxed", ({ settings: settings2 }) => {
+        settings2.put(storage, "hub");
       });
     }
-    async change(store, make) {
-      const transaction = this.db.transaction(store, "readwrite", { durability: "strict" });
-      await new Promise((resolve, reject) => {
+    /** Deletes half of what may be evicted, in bytes. Says whether there was one. */
+    async makeRoom() {
+      let made = false;
+      await this.change("relaxed", async (stores) => {
+        const bytes = await bytesOf(stores);
+        const left = await evict(stores, bytes, bytes / 2);
+        made = left < bytes;
+        stores.settings.put(left, bytesKey);
+      });
+      return made;
+    }
+    async change(durability, make) {
+      const transaction = this.db.transaction(["files", "meta", "settings"], "readwrite", { durability });
+      const done = new Promise((resolve, reject) => {
         transaction.oncomplete = () => {
           resolve();
         };
         transaction.onabort = () => {
           reject(transaction.error ?? new Error("the transaction was ended"));
         };
-        make(transaction.objectStore(store));
+      });
+      const stores = { files: transaction.objectStore("files"), meta: transaction.objectStore("meta"), settings: transaction.objectStore("settings") };
+      const made = (async () => {
+        await make(stores);
+      })().catch((error) => {
+        try {
+          transaction.abort();
+        } catch {
+        }
+        throw error;
+      });
+      await Promise.all([made, done]).catch((error) => {
+        throw transaction.error ?? error;
       });
     }
   };
-  async function putBounded(store, entries) {
-    const incoming = entries.reduce((sum, { key: of, body }) => sum + (isPushed(of) ? 0 : body.byteLength), 0);
-    await evict(store, maxStored - incoming);
-    for (; ; ) {
-      try {
-        await store.put(entries);
-        return;
-      } catch (error) {
-        if (error.name !== "QuotaExceededError" || !await evict(store, await half(store))) throw error;
-      }
+  async function keep(stores, entries) {
+    let bytes = await bytesOf(stores);
+    for (const entry of entries) {
+      bytes -= await remove(stores, entry.key);
+      const meta = metaOf(entry);
+      stores.files.put(entry);
+      stores.meta.put(meta);
+      if (meta.used !== void 0) bytes += meta.size;
     }
-  }
-  async function half(store) {
-    return ofServer(await store.list()).reduce((sum, { size }) => sum + size, 0) / 2;
-  }
-  var ofServer = (list) => list.filter(({ key: of }) => !isPushed(of));
-  async function evict(store, atMost) {
-    const list = ofServer(await store.list()).sort((a, b) => a.used - b.used);
-    let bytes = list.reduce((sum, { size }) => sum + size, 0);
-    const gone = [];
-    for (const { key: of, size } of list) {
-      if (bytes <= atMost) break;
-      gone.push(of);
-      bytes -= size;
-    }
-    await store.delete(gone);
-    return gone.length > 0;
+    stores.settings.put(bytes > maxStored ? await evict(stores, bytes, maxStored) : bytes, bytesKey);
   }
 
   // hub/serve.ts
@@ -185,14 +226,31 @@
     return { start, end: last === "" ? size : Math.min(size, Number(last) + 1) };
   }
   var transfer = /* @__PURE__ */ new Set(["content-length", "content-encoding", "transfer-encoding", "connection", "date", "vary", "keep-alive"]);
+  var unreachable = ({ status, headers }) => status === 502 || status === 504 || status === 503 && !headers.has("Retry-After");
   function isKept(path, response, maxBytes) {
     const { headers } = response;
     return response.status === 200 && !response.redirected && response.type === "basic" && Number(headers.get("Content-Length") ?? "0") <= maxBytes && (!(headers.get("Cache-Control") ?? "").includes("no-store") || path.startsWith("/__ctxfs/"));
   }
-  async function entryOf(kind, path, response, maxBytes) {
-    const body = await response.arrayBuffer();
-    if (body.byteLength > maxBytes) return void 0;
-    return { key: key(kind, path), headers: [...response.headers].filter(([name]) => !transfer.has(name)), body, used: Date.now() };
+  async function entryOf(kind, path, response, maxBytes, heard = () => void 0) {
+    const parts = [];
+    let size = 0;
+    const reader = response.body?.getReader();
+    for (let next = await reader?.read(); next?.value; next = await reader?.read()) {
+      heard();
+      size += next.value.byteLength;
+      if (size > maxBytes) {
+        void reader?.cancel().catch(() => void 0);
+        return void 0;
+      }
+      parts.push(next.value);
+    }
+    const body = new Uint8Array(size);
+    let at = 0;
+    for (const part of parts) {
+      body.set(part, at);
+      at += part.byteLength;
+    }
+    return { key: key(kind, path), headers: [...response.headers].filter(([name]) => !transfer.has(name)), body: body.buffer };
   }
   function notStored(wanted, site) {
     const headers = new Headers(site);
@@ -214,6 +272,7 @@
 
   // hub/sw.ts
   var patience = 2e3;
+  var serverLimit = 3e4;
   var hubPatience = 1e3;
   var maxMemory = 32 << 20;
   var memory = /* @__PURE__ */ new Map();
@@ -244,48 +303,56 @@
   async function placeOf() {
     const db = await database2();
     settings ??= await db.settings();
-    if (!settings) return void 0;
-    if (settings.storage === "indexeddb") {
-      return {
-        async get(keys) {
-          for (const of of keys) {
-            let entry = memory.get(of);
-            if (entry === void 0) {
-              const before = epoch;
-              entry = await db.get(of) ?? null;
-              if (before === epoch) remember(of, entry);
-            }
-            if (entry) return entry;
-          }
-          return void 0;
-        },
-        put: async (entry) => {
-          await putBounded(db, [entry]);
-          forget([entry.key]);
-        },
-        delete: async (keys) => {
-          await db.delete(keys);
-          forget(keys);
+    return settings && (settings === "indexeddb" ? inDatabase(db) : inHubs);
+  }
+  function inDatabase(db) {
+    const get = async (keys) => {
+      for (const of of keys) {
+        let entry = memory.get(of);
+        if (entry === void 0) {
+          const before = epoch;
+          entry = await db.get(of) ?? null;
+          if (before === epoch) remember(of, entry);
         }
-      };
-    }
-    const inHub = async (message) => {
-      for (const hub of (await self.clients.matchAll({ type: "window", includeUncontrolled: true })).filter(({ url }) => new URL(url).pathname === hubPath)) {
-        const reply = await ask(hub, message, hubPatience).catch(() => void 0);
-        if (reply && (message.ask !== "get" || reply.entries.length > 0)) return reply.entries;
+        if (entry) return entry;
       }
-      return [];
+      return void 0;
     };
     return {
-      get: async (keys) => (await inHub({ ask: "get", keys: [...keys] }))[0],
+      get,
+      async immutable(of) {
+        const kept = memory.get(of);
+        return (kept ? metaOf(kept) : await db.find(of))?.immutable ? get([of]) : void 0;
+      },
+      find: (of) => db.find(of),
       put: async (entry) => {
-        await inHub({ ask: "put", entries: [entry] });
+        await db.put([entry]);
+        forget([entry.key]);
       },
       delete: async (keys) => {
-        await inHub({ ask: "delete", keys: [...keys] });
+        await db.delete(keys);
+        forget(keys);
       }
     };
   }
+  async function askHubs(message) {
+    for (const hub of (await self.clients.matchAll({ type: "window", includeUncontrolled: true })).filter(({ url }) => new URL(url).pathname === hubPath)) {
+      const reply = await ask(hub, message, hubPatience).catch(() => void 0);
+      if (reply?.entry || reply?.meta || reply && message.ask === "put") return reply;
+    }
+    return {};
+  }
+  var inHubs = {
+    get: async (keys) => (await askHubs({ ask: "get", keys: [...keys] })).entry,
+    immutable: async (of) => (await askHubs({ ask: "immutable", key: of })).entry,
+    find: async (of) => (await askHubs({ ask: "find", key: of })).meta,
+    put: async (entry) => {
+      await askHubs({ ask: "put", entries: [entry] });
+    },
+    delete: async (keys) => {
+      await askHubs({ ask: "delete", keys: [...keys] });
+    }
+  };
   var hubPath = "/__ctxfs/hub.html";
   var policyHeader = "Content-Security-Policy";
   var config = self.ctxfs;
@@ -294,8 +361,19 @@
     const { headers } = config;
     return path === hubPath ? { ...headers, [policyHeader]: `${headers[policyHeader] ?? ""}; sandbox allow-scripts allow-same-origin` } : headers;
   }
+  async function within(promise, ms) {
+    let timer;
+    const late = new Promise((resolve) => {
+      timer = setTimeout(() => {
+        resolve(void 0);
+      }, ms);
+    });
+    const first = await Promise.race([promise, late]);
+    clearTimeout(timer);
+    return first;
+  }
   async function closed() {
-    const response = await fromServer(new Request(hubPath, { cache: "no-store" }), patience);
+    const response = await within(fetch(hubPath, { cache: "no-store", signal: AbortSignal.timeout(serverLimit) }).catch(() => void 0), patience);
     return response?.status === 404 ? response : void 0;
   }
   async function answer(event, wanted) {
@@ -303,37 +381,37 @@
     const range = request.headers.get("Range"), headers = headersOf(wanted.path);
     const place = await placeOf().catch(() => void 0);
     if (!place) return fetch(request);
-    const own2 = wanted.path.startsWith("/__ctxfs/");
-    const pushed = own2 ? void 0 : await place.get(candidates(wanted, config, ["pushed"]));
-    if (pushed) return (wanted.document ? await closed() : void 0) ?? respond(pushed, range, headers);
+    const pushed = wanted.path.startsWith("/__ctxfs/") ? void 0 : await place.get(candidates(wanted, config, ["pushed"]));
+    const first = pushed ?? await place.immutable(keyOf(wanted));
+    if (first) return (wanted.document ? await closed() : void 0) ?? respond(first, range, headers);
+    const network = fetch(request).catch(() => void 0), order = ++asked;
+    event.waitUntil(within(network, serverLimit).then((response2) => response2 && keep2(place, wanted, response2, request, order)).catch(() => void 0));
+    const response = await within(network, patience);
+    if (response && !unreachable(response)) return response;
     const stored = await place.get(candidates(wanted, config, kindsOf(wanted)));
-    const response = await fromServer(request, stored ? patience : void 0);
-    if (!response || response.status >= 502 && response.status <= 504) return stored ? respond(stored, range, headers) : response ?? notStored(wanted, headers);
-    event.waitUntil(keep(place, wanted, response, request).catch(() => void 0));
-    return response;
+    if (stored) return respond(stored, range, headers);
+    return response ?? await within(network, serverLimit - patience) ?? notStored(wanted, headers);
   }
-  async function fromServer(request, ms) {
-    const network = fetch(request).catch(() => void 0);
-    if (ms === void 0) return network;
-    let timer;
-    const late = new Promise((resolve) => {
-      timer = setTimeout(() => {
-        resolve(void 0);
-      }, ms);
-    });
-    const first = await Promise.race([network, late]);
-    clearTimeout(timer);
-    return first;
-  }
-  async function keep(place, wanted, response, request) {
-    const kind = wanted.document ? "document" : "file";
+  var asked = 0;
+  var storedOf = /* @__PURE__ */ new Map();
+  var keyOf = ({ document, path }) => key(document ? "document" : "file", path);
+  async function keep2(place, wanted, response, request, order) {
     if (response.status === 404) {
       await place.delete([key("document", wanted.path), key("file", wanted.path)]);
       return;
     }
     if (request.headers.has("Range") || !isKept(wanted.path, response, maxEntry)) return;
-    const entry = await entryOf(kind, wanted.path, response.clone(), maxEntry);
-    if (entry) await place.put(entry);
+    const copy = response.clone();
+    const of = keyOf(wanted), etag = response.headers.get("ETag");
+    if (etag?.startsWith('"') && (await place.find(of))?.etag === etag) {
+      void copy.body?.cancel().catch(() => void 0);
+      return;
+    }
+    const entry = await entryOf(wanted.document ? "document" : "file", wanted.path, copy, maxEntry);
+    if (!entry || order < (storedOf.get(of) ?? 0)) return;
+    if (storedOf.size >= 1e4) storedOf.clear();
+    storedOf.set(of, order);
+    await place.put(entry);
   }
   self.addEventListener("install", () => {
     void self.skipWaiting();
@@ -349,7 +427,7 @@
   self.addEventListener("fetch", (event) => {
     const { request } = event;
     const url = new URL(request.url);
-    if (request.method !== "GET" || url.origin !== self.location.origin || url.pathname === "/__ctxfs/events") return;
+    if (request.method !== "GET" || url.origin !== self.location.origin || url.pathname === "/__ctxfs/events" || request.headers.has(directHeader)) return;
     const navigates = request.mode === "navigate";
     event.respondWith(answer(event, { path: canonical(url.pathname), document: navigates || documents.has(request.destination), navigates }));
   });

@@ -1,10 +1,10 @@
-import type { Config, Entry } from "./store.js";
+import type { Entry, Meta } from "./store.js";
 
 /**
  * The version of what the hub and the worker say to each other, and of what they store. A hub works with every worker of its own version: a browser
  * may keep an older worker for as long as a page reads a video through it.
  */
-export const version = 1;
+export const version = 2;
 
 /** What the hub asks the worker, with a port for the reply. */
 export type ToWorker =
@@ -14,12 +14,18 @@ export type ToWorker =
 
 /** What the worker asks a hub that keeps files in memory, with a port for the reply. */
 export type ToHub =
+  /** The first of these entries. */
   | { ask: "get"; keys: string[] }
+  | { ask: "immutable"; key: string }
+  | { ask: "find"; key: string }
   | { ask: "put"; entries: Entry[] }
   | { ask: "delete"; keys: string[] };
 
 /** What a hub replies to the worker. */
-export interface FromHub { entries: Entry[]; config: Config }
+export interface FromHub { entry?: Entry | undefined; meta?: Meta | undefined }
+
+/** A request with this header is the hub's for a file of the server: the worker leaves it alone. */
+export const directHeader = "Ctxfs-Direct";
 
 /** Where a worker, or a page that has one, takes messages. */
 interface Receiver { postMessage(message: unknown, transfer: Transferable[]): void }

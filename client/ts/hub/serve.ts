@@ -82,6 +82,12 @@ export function rangeOf(header: string, size: number): { start: number; end: num
 /** Headers of the server that a stored file keeps. The others are of the transfer. */
 const transfer = new Set(["content-length", "content-encoding", "transfer-encoding", "connection", "date", "vary", "keep-alive"]);
 
+/**
+ * Says whether an answer means that the server cannot be reached: one of a proxy between. The server's own 503 says when to retry, and is for the
+ * page: the server is there, and may have another file than the stored one.
+ */
+export const unreachable = ({ status, headers }: Response): boolean => status === 502 || status === 504 || status === 503 && !headers.has("Retry-After");
+
 /** Says whether an answer of the server is kept. The hub's own files are, though other caches must not keep them. */
 export function isKept(path: string, response: Response, maxBytes: number): boolean {
   const { headers } = response;
@@ -89,11 +95,30 @@ export function isKept(path: string, response: Response, maxBytes: number): bool
     && (!(headers.get("Cache-Control") ?? "").includes("no-store") || path.startsWith("/__ctxfs/"));
 }
 
-/** The entry of an answer that is kept, which it reads; undefined if it is too large after all. */
-export async function entryOf(kind: Kind, path: string, response: Response, maxBytes: number): Promise<Entry | undefined> {
-  const body = await response.arrayBuffer();
-  if (body.byteLength > maxBytes) return undefined;
-  return { key: key(kind, path), headers: [...response.headers].filter(([name]) => !transfer.has(name)), body, used: Date.now() };
+/**
+ * Reads an answer into an entry. Reads no further than maxBytes, and returns undefined if there is more: an answer that was compressed does not say
+ * how long it is. heard is called for each part that comes.
+ */
+export async function entryOf(kind: Kind, path: string, response: Response, maxBytes: number, heard: () => void = () => undefined): Promise<Entry | undefined> {
+  const parts: Uint8Array<ArrayBuffer>[] = [];
+  let size = 0;
+  const reader = response.body?.getReader();
+  for (let next = await reader?.read(); next?.value; next = await reader?.read()) {
+    heard();
+    size += next.value.byteLength;
+    if (size > maxBytes) {
+      void reader?.cancel().catch(() => undefined); // of a clone: ends when the other reader does
+      return undefined;
+    }
+    parts.push(next.value);
+  }
+  const body = new Uint8Array(size);
+  let at = 0;
+  for (const part of parts) {
+    body.set(part, at);
+    at += part.byteLength;
+  }
+  return { key: key(kind, path), headers: [...response.headers].filter(([name]) => !transfer.has(name)), body: body.buffer };
 }
 
 /** What a visitor sees of something that is neither stored nor to be had. */

@@ -1,7 +1,8 @@
 // The service worker of a site with a hub. Files that the parent put come first, then the server's, then what is stored of them.
-import { ask, version, type FromHub, type ToHub, type ToWorker } from "./messages.js";
-import { candidates, canonical, entryOf, isKept, kindsOf, notStored, respond, type Wanted } from "./serve.js";
-import { Database, key, maxEntry, putBounded, type Config, type Entry, type Kind } from "./store.js";
+import { ask, directHeader, version, type FromHub, type ToHub, type ToWorker } from "./messages.js";
+import { candidates, canonical, entryOf, isKept, kindsOf, notStored, respond, unreachable, type Wanted } from "./serve.js";
+import type { HubStorage } from "../src/pages/protocol.js";
+import { Database, key, maxEntry, metaOf, type Config, type Entry, type Meta } from "./store.js";
 
 /** What a worker's global has of what is used here: TypeScript's libraries for pages and for workers exclude one another. */
 interface Worker {
@@ -18,8 +19,8 @@ interface Extendable { waitUntil(work: Promise<unknown>): void }
 interface Fetch extends Extendable { readonly request: Request; respondWith(response: Promise<Response>): void }
 declare const self: Worker;
 
-/** How long the server may take when there is a stored file to fall back on, and how long a hub may take to reply, in ms. */
-const patience = 2000, hubPatience = 1000;
+/** How long the server may take to answer when there is a stored file to fall back on, how long at all, and how long a hub may take to reply, in ms. */
+const patience = 2000, serverLimit = 30_000, hubPatience = 1000;
 /** The most bytes that are kept in the worker's memory. */
 const maxMemory = 32 << 20;
 
@@ -54,47 +55,67 @@ let opened: Promise<Database> | undefined;
 const database = (): Promise<Database> => (opened ??= Database.open());
 
 /** How the hub keeps files; undefined until it was read. A worker that ran before a hub was opened reads it again. */
-let settings: Awaited<ReturnType<Database["settings"]>>;
+let settings: HubStorage | undefined;
 
 /** Where files are kept: in the database, or in a hub's memory. */
-type Place = { get(keys: readonly string[]): Promise<Entry | undefined>; put(entry: Entry): Promise<void>; delete(keys: readonly string[]): Promise<void> };
+interface Place {
+  /** Gets the first entry that there is. */
+  get(keys: readonly string[]): Promise<Entry | undefined>;
+  /** Gets an entry if it never changes. */
+  immutable(of: string): Promise<Entry | undefined>;
+  find(of: string): Promise<Meta | undefined>;
+  put(entry: Entry): Promise<void>;
+  delete(keys: readonly string[]): Promise<void>;
+}
 
 /** Finds where files are kept. A site whose hub was never opened, or is closed and kept nothing, has no place. */
 async function placeOf(): Promise<Place | undefined> {
   const db = await database();
   settings ??= await db.settings();
-  if (!settings) return undefined;
-  if (settings.storage === "indexeddb") {
-    return {
-      async get(keys) {
-        for (const of of keys) {
-          let entry = memory.get(of);
-          if (entry === undefined) {
-            const before = epoch;
-            entry = await db.get(of) ?? null;
-            if (before === epoch) remember(of, entry);
-          }
-          if (entry) return entry;
-        }
-        return undefined;
-      },
-      put: async (entry) => { await putBounded(db, [entry]); forget([entry.key]); },
-      delete: async (keys) => { await db.delete(keys); forget(keys); },
-    };
-  }
-  const inHub = async (message: ToHub): Promise<Entry[]> => {
-    for (const hub of (await self.clients.matchAll({ type: "window", includeUncontrolled: true })).filter(({ url }) => new URL(url).pathname === hubPath)) {
-      const reply = await ask<FromHub>(hub, message, hubPatience).catch(() => undefined);
-      if (reply && (message.ask !== "get" || reply.entries.length > 0)) return reply.entries;
+  return settings && (settings === "indexeddb" ? inDatabase(db) : inHubs);
+}
+
+function inDatabase(db: Database): Place {
+  const get = async (keys: readonly string[]): Promise<Entry | undefined> => {
+    for (const of of keys) {
+      let entry = memory.get(of);
+      if (entry === undefined) {
+        const before = epoch;
+        entry = await db.get(of) ?? null;
+        if (before === epoch) remember(of, entry);
+      }
+      if (entry) return entry;
     }
-    return [];
+    return undefined;
   };
   return {
-    get: async (keys) => (await inHub({ ask: "get", keys: [...keys] }))[0],
-    put: async (entry) => { await inHub({ ask: "put", entries: [entry] }); },
-    delete: async (keys) => { await inHub({ ask: "delete", keys: [...keys] }); },
+    get,
+    async immutable(of) {
+      const kept = memory.get(of);
+      return (kept ? metaOf(kept) : await db.find(of))?.immutable ? get([of]) : undefined;
+    },
+    find: (of) => db.find(of),
+    put: async (entry) => { await db.put([entry]); forget([entry.key]); },
+    delete: async (keys) => { await db.delete(keys); forget(keys); },
   };
 }
+
+/** Asks the open hubs, until one has something. A hub that failed to open replies with nothing. */
+async function askHubs(message: ToHub): Promise<FromHub> {
+  for (const hub of (await self.clients.matchAll({ type: "window", includeUncontrolled: true })).filter(({ url }) => new URL(url).pathname === hubPath)) {
+    const reply = await ask<FromHub | undefined>(hub, message, hubPatience).catch(() => undefined);
+    if (reply?.entry || reply?.meta || reply && message.ask === "put") return reply;
+  }
+  return {};
+}
+
+const inHubs: Place = {
+  get: async (keys) => (await askHubs({ ask: "get", keys: [...keys] })).entry,
+  immutable: async (of) => (await askHubs({ ask: "immutable", key: of })).entry,
+  find: async (of) => (await askHubs({ ask: "find", key: of })).meta,
+  put: async (entry) => { await askHubs({ ask: "put", entries: [entry] }); },
+  delete: async (keys) => { await askHubs({ ask: "delete", keys: [...keys] }); },
+};
 
 const hubPath = "/__ctxfs/hub.html", policyHeader = "Content-Security-Policy";
 const config = self.ctxfs;
@@ -106,9 +127,18 @@ function headersOf(path: string): Readonly<Record<string, string>> {
   return path === hubPath ? { ...headers, [policyHeader]: `${headers[policyHeader] ?? ""}; sandbox allow-scripts allow-same-origin` } : headers;
 }
 
+/** Returns what a promise resolves to; undefined if it takes longer. */
+async function within<T>(promise: Promise<T>, ms: number): Promise<T | undefined> {
+  let timer;
+  const late = new Promise<undefined>((resolve) => { timer = setTimeout(() => { resolve(undefined); }, ms); });
+  const first = await Promise.race([promise, late]);
+  clearTimeout(timer);
+  return first;
+}
+
 /** Returns what the server says of a site that is closed; undefined of one that is open, or when the server cannot be reached. */
 async function closed(): Promise<Response | undefined> {
-  const response = await fromServer(new Request(hubPath, { cache: "no-store" }), patience);
+  const response = await within(fetch(hubPath, { cache: "no-store", signal: AbortSignal.timeout(serverLimit) }).catch(() => undefined), patience);
   return response?.status === 404 ? response : undefined;
 }
 
@@ -117,37 +147,44 @@ async function answer(event: Fetch, wanted: Wanted): Promise<Response> {
   const range = request.headers.get("Range"), headers = headersOf(wanted.path);
   const place = await placeOf().catch(() => undefined); // a browser that refuses storage: pages use the network
   if (!place) return fetch(request);
-  const own = wanted.path.startsWith("/__ctxfs/");
-  const pushed = own ? undefined : await place.get(candidates(wanted, config, ["pushed"]));
-  if (pushed) return (wanted.document ? await closed() : undefined) ?? respond(pushed, range, headers);
+  const pushed = wanted.path.startsWith("/__ctxfs/") ? undefined : await place.get(candidates(wanted, config, ["pushed"]));
+  const first = pushed ?? await place.immutable(keyOf(wanted));
+  if (first) return (wanted.document ? await closed() : undefined) ?? respond(first, range, headers);
+  // Of a navigation nothing can be ended by a signal. An answer that comes too late for this request is stored for the next one.
+  const network = fetch(request).catch(() => undefined), order = ++asked;
+  event.waitUntil(within(network, serverLimit).then((response) => response && keep(place, wanted, response, request, order)).catch(() => undefined)); // no room: status says so
+  const response = await within(network, patience);
+  if (response && !unreachable(response)) return response;
   const stored = await place.get(candidates(wanted, config, kindsOf(wanted)));
-  const response = await fromServer(request, stored ? patience : undefined);
-  if (!response || response.status >= 502 && response.status <= 504) return stored ? respond(stored, range, headers) : response ?? notStored(wanted, headers);
-  event.waitUntil(keep(place, wanted, response, request).catch(() => undefined)); // no room: the file is not stored, and status says so
-  return response;
+  if (stored) return respond(stored, range, headers);
+  return response ?? await within(network, serverLimit - patience) ?? notStored(wanted, headers);
 }
 
-/** Asks the server; undefined when it cannot be reached, or not in time. */
-async function fromServer(request: Request, ms?: number): Promise<Response | undefined> {
-  const network = fetch(request).catch(() => undefined);
-  if (ms === undefined) return network;
-  let timer;
-  const late = new Promise<undefined>((resolve) => { timer = setTimeout(() => { resolve(undefined); }, ms); });
-  const first = await Promise.race([network, late]);
-  clearTimeout(timer);
-  return first;
-}
+/** Counts the requests that went to the server, and has the one whose answer is stored: a late answer does not replace that of a later request. */
+let asked = 0;
+const storedOf = new Map<string, number>();
+
+/** The key under which the server's answer to a request is stored. */
+const keyOf = ({ document, path }: Wanted): string => key(document ? "document" : "file", path);
 
 /** Stores what the server answered, and drops what it no longer has. */
-async function keep(place: Place, wanted: Wanted, response: Response, request: Request): Promise<void> {
-  const kind: Kind = wanted.document ? "document" : "file";
+async function keep(place: Place, wanted: Wanted, response: Response, request: Request, order: number): Promise<void> {
   if (response.status === 404) {
     await place.delete([key("document", wanted.path), key("file", wanted.path)]);
     return;
   }
   if (request.headers.has("Range") || !isKept(wanted.path, response, maxEntry)) return;
-  const entry = await entryOf(kind, wanted.path, response.clone(), maxEntry);
-  if (entry) await place.put(entry);
+  const copy = response.clone(); // before the page reads it
+  const of = keyOf(wanted), etag = response.headers.get("ETag");
+  if (etag?.startsWith('"') && (await place.find(of))?.etag === etag) {
+    void copy.body?.cancel().catch(() => undefined);
+    return;
+  }
+  const entry = await entryOf(wanted.document ? "document" : "file", wanted.path, copy, maxEntry);
+  if (!entry || order < (storedOf.get(of) ?? 0)) return;
+  if (storedOf.size >= 10_000) storedOf.clear();
+  storedOf.set(of, order);
+  await place.put(entry);
 }
 
 self.addEventListener("install", () => { void self.skipWaiting(); });
@@ -160,7 +197,7 @@ self.addEventListener("message", (event) => {
 self.addEventListener("fetch", (event) => {
   const { request } = event;
   const url = new URL(request.url);
-  if (request.method !== "GET" || url.origin !== self.location.origin || url.pathname === "/__ctxfs/events") return;
+  if (request.method !== "GET" || url.origin !== self.location.origin || url.pathname === "/__ctxfs/events" || request.headers.has(directHeader)) return;
   const navigates = request.mode === "navigate";
   event.respondWith(answer(event, { path: canonical(url.pathname), document: navigates || documents.has(request.destination), navigates }));
 });

@@ -18,6 +18,9 @@ export interface TestServer {
   ctxfs(...args: string[]): Promise<string>;
   /** Kills it without a farewell. */
   kill(): Promise<void>;
+  /** Stops its process, which keeps its connections and answers nothing; continues it. */
+  hang(): void;
+  resume(): void;
   /** Starts it again at the same addresses. */
   restart(): Promise<void>;
   stop(): Promise<void>;
@@ -41,6 +44,8 @@ export async function startTestServer(...flags: string[]): Promise<TestServer> {
       return { token: panel.token, contextId: panel.contextId };
     },
     kill: () => end(process, "SIGKILL"),
+    hang: () => { process.kill("SIGSTOP"); },
+    resume: () => { process.kill("SIGCONT"); },
     restart: async () => { process = await serve(workspace, ["--http", record.http, ...flags]); },
     stop: async () => {
       await end(process, "SIGTERM");

@@ -50,18 +50,18 @@ export function srcdocOf(html: string, site: Site): string {
 
 /** Options of openHub. */
 export interface HubOptions {
-  /** "memory" forgets the files with the hub; "indexeddb" keeps them. "memory" unless told. */
+  /** "memory" forgets the files with the hub; "indexeddb" keeps them. "memory" unless told. All open hubs of a site must have the same. */
   storage?: HubStorage | undefined;
   /** Where the hub's hidden frame is put; document.body unless told. */
   container?: Element | undefined;
-  /** How long the hub may take to open, in ms; 30 s unless told. */
+  /** How long the hub may take to open, and later to give a sign of life while it works on a request, in ms; 30 s unless told. */
   timeoutMs?: number | undefined;
 }
 
 /** A request that the hub refused. */
 export class HubError extends Error {
   override readonly name = "HubError";
-  /** As Node has it: EINVAL, EACCES, ENOSPC, EOPNOTSUPP, EIO, ETIMEDOUT. */
+  /** As Node has it: EINVAL, EACCES, EBADF, EBUSY, ENOSPC, EOPNOTSUPP, EIO, ETIMEDOUT. */
   constructor(readonly code: string, message: string) { super(`${code}: ${message}`); }
 }
 
@@ -84,7 +84,10 @@ export interface Hub {
   close(): void;
 }
 
-/** Opens the hub of a site that was opened with hub: true, and with this page's origin among its parents. Open it before pages of the site. */
+/**
+ * Opens the hub of a site that was opened with hub: true, and with this page's origin among its parents. Open it before pages of the site. Rejects
+ * with EBUSY while another hub of the site is open with the other storage, also one of another tab.
+ */
 export async function openHub(site: Site & { files?(pattern: string): Promise<string[]> }, options: HubOptions = {}): Promise<Hub> {
   if (site.hubUrl === "") throw new TypeError("the site has no hub: open it with hub: true");
   const { storage = "memory", container = document.body, timeoutMs = 30_000 } = options;
@@ -97,10 +100,11 @@ export async function openHub(site: Site & { files?(pattern: string): Promise<st
   const ready = readyOf(frame, site, timeoutMs);
   container.append(frame);
   try {
-    const { offline, reason } = await ready;
+    const { offline, reason, code } = await ready;
+    if (code !== undefined) throw new HubError(code, reason ?? "");
     const { port1, port2 } = new MessageChannel();
     frame.contentWindow?.postMessage({ type: "HELLO" }, site.origin, [port2]);
-    return hubOver(port1, frame, site, offline, reason);
+    return hubOver(port1, frame, site, offline, reason, timeoutMs);
   } catch (error) {
     frame.remove();
     throw error;
@@ -126,20 +130,38 @@ function readyOf(frame: HTMLIFrameElement, site: Site, ms: number): Promise<HubR
 
 type Asked = HubRequest extends infer R ? R extends HubRequest ? Omit<R, "id" | "sessionId"> : never : never;
 
-function hubOver(port: MessagePort, frame: HTMLIFrameElement, site: Site & { files?(pattern: string): Promise<string[]> }, offline: boolean, reason: string | undefined): Hub {
+function hubOver(port: MessagePort, frame: HTMLIFrameElement, site: Site & { files?(pattern: string): Promise<string[]> }, offline: boolean, reason: string | undefined, ms: number): Hub {
   const waiting = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>();
-  let last = 0, closed = false;
+  let last = 0, closed = false, timer: ReturnType<typeof setTimeout>;
+  const send = (request: Asked): number => {
+    port.postMessage({ ...request, id: ++last, sessionId: site.id });
+    return last;
+  };
+  const failAll = (code: string, message: string): void => {
+    for (const call of waiting.values()) call.reject(new HubError(code, message));
+    waiting.clear();
+  };
+  /** A request may take long. A hub that does not even answer a PING has ended. */
+  const watch = (pinged: boolean): void => {
+    clearTimeout(timer);
+    if (waiting.size === 0) return;
+    timer = setTimeout(() => {
+      if (pinged) { failAll("ETIMEDOUT", "the hub does not answer: its frame was removed, or the browser ended it"); return; }
+      send({ type: "PING" });
+      watch(true);
+    }, ms);
+  };
   port.onmessage = ({ data }: MessageEvent<HubReply>) => {
     const call = waiting.get(data.id);
     waiting.delete(data.id);
     if (data.type === "OK") call?.resolve(data.value);
     else call?.reject(new HubError(data.code, data.message));
+    watch(false);
   };
   const ask = <T = void>(request: Asked): Promise<T> => new Promise<T>((resolve, reject) => {
     if (closed) { reject(new HubError("EBADF", "the hub is closed")); return; }
-    const id = ++last;
-    waiting.set(id, { resolve: resolve, reject });
-    port.postMessage({ ...request, id, sessionId: site.id });
+    waiting.set(send(request), { resolve: resolve, reject });
+    if (waiting.size === 1) watch(false);
   });
   return {
     offline, reason,
@@ -156,8 +178,8 @@ function hubOver(port: MessagePort, frame: HTMLIFrameElement, site: Site & { fil
       closed = true;
       port.close();
       frame.remove();
-      for (const call of waiting.values()) call.reject(new HubError("EBADF", "the hub was closed"));
-      waiting.clear();
+      clearTimeout(timer);
+      failAll("EBADF", "the hub was closed");
     },
   };
 }

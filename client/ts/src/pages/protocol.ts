@@ -10,7 +10,9 @@ export type HubRequest =
   | { type: "DELETE_FILES"; id?: number; sessionId: string; paths: readonly string[] }
   | { type: "CLEAR"; id?: number; sessionId: string }
   | { type: "SYNC"; id?: number; sessionId: string; paths: readonly string[] }
-  | { type: "STATUS"; id?: number; sessionId: string };
+  | { type: "STATUS"; id?: number; sessionId: string }
+  /** Does nothing. The reply comes at once, whatever the hub is doing. */
+  | { type: "PING"; id?: number; sessionId: string };
 
 /** What the hub has. */
 export interface HubStatus {
@@ -34,5 +36,5 @@ export type HubReply =
   | { type: "OK"; id: number; value?: HubStatus | SyncResult }
   | { type: "ERROR"; id: number; code: string; message: string };
 
-/** What the hub sends to its parent once, when it takes requests. */
-export interface HubReady { type: "READY"; sessionId: string; offline: boolean; reason?: string }
+/** What the hub sends to its parent once, when it takes requests. code is "EBUSY" if another hub of the site is open with the other storage. */
+export interface HubReady { type: "READY"; sessionId: string; offline: boolean; reason?: string; code?: string }

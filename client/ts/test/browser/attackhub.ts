@@ -50,12 +50,10 @@ const strangers = (page: Page, s: Stage): Promise<Frame> => framed({ src: s.lair
 
 /** Puts an entry into the store of the site's hub, as any page of the site can, and has the worker forget what it read. */
 const stores = (frame: Frame, path: string, html: string): Promise<void> => frame.evaluate(async ({ key, html }) => {
-  const request = indexedDB.open("ctxfs-files", 1);
+  const request = indexedDB.open("ctxfs-files");
   await new Promise((resolve) => { request.onsuccess = resolve; });
-  const change = request.result.transaction(["files", "settings"], "readwrite");
-  change.objectStore("files").put({ key, headers: [["Content-Type", "text/html"]], body: new TextEncoder().encode(html).buffer, used: Date.now() });
-  const settings = change.objectStore("settings").get("hub") as IDBRequest<{ config: { headers: object } }>;
-  settings.onsuccess = () => { change.objectStore("settings").put({ ...settings.result, config: { ...settings.result.config, headers: {} } }, "hub"); };
+  const change = request.result.transaction("files", "readwrite");
+  change.objectStore("files").put({ key, headers: [["Content-Type", "text/html"], ["Content-Security-Policy", ""]], body: new TextEncoder().encode(html).buffer });
   await new Promise((resolve) => { change.oncomplete = resolve; });
   request.result.close();
   const { port1, port2 } = new MessageChannel();
@@ -102,6 +100,23 @@ export const hubs: Row[] = [
     },
   })),
   { name: "of a stranger shows a hub in a frame", without: policy, attack: async (s) => framedBy(await s.visit(s.lair.stranger), (await s.open("attacker", { hub: true })).hubUrl, "ctxfs") },
+  {
+    name: "hides what the parent put by a hub with another storage", without: changed("hub.js", "await claim()", "await 0"),
+    async attack(s) {
+      const { page, frame } = await s.show(await s.open("attacker", { hub: true }));
+      await page.evaluate(() => hub.putFiles({ "draft.txt": "draft" }));
+      return frame.evaluate(async () => {
+        const other = Object.assign(document.createElement("iframe"), { src: "/__ctxfs/hub.html?storage=memory" });
+        document.body.append(other);
+        await new Promise((resolve) => { other.onload = resolve; });
+        for (const end = Date.now() + 3000; Date.now() < end;) { // a hub tells only its parents when it is open
+          const text = await (await fetch("/draft.txt")).text();
+          if (text !== "draft") return text;
+        }
+        return "";
+      });
+    },
+  },
   {
     name: "loses its policy by what it stores", without: { body: (text, path) => (path === "/__ctxfs/sw.js" ? text.replace(/"headers":\{[^}]*\}/, `"headers":{}`) : text) },
     async attack(s) {

@@ -91,6 +91,9 @@ test("a page that is open is loaded again when its context is restored", async (
   await page.close();
 });
 
+/** How long after an edit a page shows it, at half of the edits, in ms. */
+const editBound = 300;
+
 test("an edit is shown within a moment", async () => {
   const versionOf = (n: number): string => `<!doctype html><body><script>shown(${String(n)}, Date.now())</script>`;
   const folder = await panelWith("edited", { "index.html": versionOf(0), "style.css": "", ...Object.fromEntries([...Array(200).keys()].map((n) => [`src/${String(n)}.js`, `export default ${String(n)}`])) });
@@ -98,23 +101,29 @@ test("an edit is shown within a moment", async () => {
   let seen: (n: number, at: number) => void = () => undefined;
   await page.exposeFunction("shown", (n: number, at: number) => { seen(n, at); });
   const shows = (version: number): Promise<number> => new Promise((resolve) => { seen = (n, at) => { if (n === version) resolve(at); }; });
-  let listening = page.waitForResponse((response) => response.url().includes("/__ctxfs/events"));
+  let listening = page.waitForResponse((response) => response.url().includes("/__ctxfs/events")), version = 0;
   await page.goto(await open("edited"));
-  const took: number[] = [];
-  for (let n = 1; n <= 20; n++) {
+  const edit = async (): Promise<number> => {
     await listening;
     await pause(300); // a person's edits are not in one breath
     listening = page.waitForResponse((response) => response.url().includes("/__ctxfs/events"));
-    const shown = shows(n), begun = Date.now();
-    await writeFile(join(folder, "index.html"), versionOf(n));
-    took.push(await shown - begun);
+    const shown = shows(++version), begun = Date.now();
+    await writeFile(join(folder, "index.html"), versionOf(version));
+    return await shown - begun;
+  };
+  // A machine that does other things measures those: the bound counts for the quietest of some rounds.
+  const medians: number[] = [];
+  while (medians.length < 8 && !medians.some((median) => median < editBound)) {
+    const took: number[] = [];
+    for (let n = 0; n < 11; n++) took.push(await edit());
+    took.sort((a, b) => a - b);
+    const [least, median, most] = [0, 5, 10].map((i) => took[i] ?? 0);
+    console.log(`edit to reload, 11 edits: median ${String(median)} ms, least ${String(least)}, most ${String(most)}`);
+    medians.push(median ?? Infinity);
   }
   await listening;
   await page.close();
-  took.sort((a, b) => a - b);
-  const [least, median, most] = [0, 10, 19].map((i) => took[i] ?? 0);
-  console.log(`edit to reload, 20 edits: median ${String(median)} ms, least ${String(least)}, most ${String(most)}`);
-  expect(median).toBeLessThan(3000); // of a machine with nothing else to do: under 300
+  expect(Math.min(...medians)).toBeLessThan(editBound);
 });
 
 test("pages in hidden tabs keep no connection, and are loaded again if something was changed", async () => {
