@@ -69,7 +69,7 @@ test-fuzz: ## Fuzzes each parser of untrusted input for a second
 	scripts/fuzz 1s
 
 .PHONY: test-ts
-test-ts: need-git need-node need-chromium ## Checks and tests the npm client, in Node and in Chromium, and in short on the versions of Node that test-nodes installed
+test-ts: need-git need-node need-chromium want-tools ## Checks and tests the npm client, in Node and in Chromium, and in short on the versions of Node that test-nodes installed
 	npm --prefix client/ts ci --no-audit --no-fund --loglevel=error
 	npm --prefix client/ts test
 	node client/ts/scripts/nodes.mjs test/node.test.ts test/stacks.test.ts test/functions.test.ts test/transports.test.ts test/tools.test.ts test/sandbox.test.ts \
@@ -235,8 +235,8 @@ clean: ## Removes what the targets made
 	rm -rf bin dist
 
 .PHONY: want-tools
-want-tools: # Without them the tests of agents' tools, of the progress bar, of commands in contexts, of sites beside nginx and of records in PostgreSQL are skipped.
-	-@scripts/setup rg fdfind rsync tmux bwrap nginx postgres
+want-tools: # Without them the tests of agents' tools, of the progress bar, of commands in contexts, of sites beside nginx and in Firefox, and of records in PostgreSQL are skipped.
+	-@scripts/setup rg fdfind rsync tmux bwrap nginx postgres firefox-esr
 
 .PHONY: need-git need-gcc need-node need-chromium need-postgres
 need-git:

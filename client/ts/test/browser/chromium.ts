@@ -22,9 +22,13 @@ export function startProfile(dir: string, ...more: string[]): Promise<BrowserCon
   return chromium.launchPersistentContext(dir, { executablePath: env.CHROMIUM ?? found(), args: [...flags, partitions, ...more], headless: true });
 }
 
+/** The first program with one of these names on PATH. */
+export function onPath(...programs: string[]): string | undefined {
+  return (env.PATH ?? "").split(delimiter).flatMap((dir) => programs.map((name) => join(dir, name))).find(isProgram);
+}
+
 function found(): string {
-  const paths = (env.PATH ?? "").split(delimiter).flatMap((dir) => names.map((name) => join(dir, name)));
-  const path = paths.find(isProgram);
+  const path = onPath(...names);
   if (path === undefined) throw new Error("no Chromium is on PATH: install it (Debian: apt-get install chromium), or name it by CHROMIUM");
   return path;
 }

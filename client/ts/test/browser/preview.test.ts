@@ -10,6 +10,7 @@ import { build } from "vite";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { startTestServer, type TestServer } from "../serve.js";
 import { startChromium } from "./chromium.js";
+import { pixel, put, wav, type Files } from "./sitefiles.js";
 
 /* Whole sites, as people build them, in a real browser. */
 
@@ -25,15 +26,6 @@ afterAll(async () => {
   await browser.close();
   await server.stop();
 });
-
-type Files = Readonly<Record<string, string | Buffer>>;
-
-async function put(folder: string, files: Files): Promise<void> {
-  for (const [name, content] of Object.entries(files)) {
-    await mkdir(dirname(join(folder, name)), { recursive: true });
-    await writeFile(join(folder, name), content);
-  }
-}
 
 /** Makes a panel whose context has these files. */
 async function panelWith(panel: string, files: Files): Promise<string> {
@@ -161,9 +153,6 @@ test("pages in hidden tabs keep no connection, and are loaded again if something
   await context.close();
 });
 
-/** A PNG of one red pixel. */
-const pixel = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8Dwn4EIwDiqkL4KAQB8LQMBYgqA6QAAAABJRU5ErkJggg==", "base64");
-
 /** A font that a development dependency has. */
 async function copyFont(to: string): Promise<void> {
   const assets = join(dirname(createRequire(import.meta.url).resolve("playwright-core/package.json")), "lib/vite/recorder/assets");
@@ -266,24 +255,6 @@ document.querySelector("#app").textContent = JSON.stringify({ name, data, origin
   shell.closeAllConnections();
   await new Promise((done) => shell.close(done));
 });
-
-/** A sound of n seconds, 8,000 bytes each. */
-function wav(seconds: number): Buffer {
-  const rate = 8000, head = Buffer.alloc(44);
-  head.write("RIFF");
-  head.writeUInt32LE(36 + rate * seconds, 4);
-  head.write("WAVEfmt ", 8);
-  head.writeUInt32LE(16, 16);
-  head.writeUInt16LE(1, 20);
-  head.writeUInt16LE(1, 22);
-  head.writeUInt32LE(rate, 24);
-  head.writeUInt32LE(rate, 28);
-  head.writeUInt16LE(1, 32);
-  head.writeUInt16LE(8, 34);
-  head.write("data", 36);
-  head.writeUInt32LE(rate * seconds, 40);
-  return Buffer.concat([head, Buffer.alloc(rate * seconds, 128)]);
-}
 
 test("a media element seeks by ranges", async () => {
   const seconds = 4000; // 32 MB: more than a browser loads ahead
