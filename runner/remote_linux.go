@@ -35,8 +35,9 @@ const maxReply = 256 << 20
 // remote is a runner as the server has it.
 type remote struct {
 	dir string
-	// at is dir: sockets are found below it, whatever the length of its path.
+	// at is dir: sockets are found below it, whatever the length of its path. It is nil once the runner has ended; dirs guards it.
 	at   *os.File
+	dirs sync.RWMutex
 	gate exec.Gate
 	// checkpoints are the server's; points are those that the runner began.
 	checkpoints exec.Checkpoints
@@ -117,12 +118,27 @@ func connect(ctx context.Context, dir string, at *os.File, cfg Config) (_ *remot
 	return r, nil
 }
 
+// below is the function below for the runner's directory, which stays open until done. It fails once the runner has ended.
+func (r *remote) below(name string) (path string, done func(), err error) {
+	r.dirs.RLock()
+	if r.at == nil {
+		r.dirs.RUnlock()
+		return "", nil, net.ErrClosed
+	}
+	return below(r.at, name), r.dirs.RUnlock, nil
+}
+
 func (r *remote) dial(ctx context.Context, name string) (*net.UnixConn, error) {
 	network := "unix"
 	if name == linkName {
 		network = "unixpacket"
 	}
-	conn, err := new(net.Dialer).DialContext(ctx, network, below(r.at, name))
+	path, done, err := r.below(name)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, network, path)
+	done()
 	if err != nil {
 		return nil, err
 	}
@@ -331,7 +347,10 @@ func (r *remote) ended() {
 	for _, id := range ids {
 		r.release(id)
 	}
+	r.dirs.Lock()
+	defer r.dirs.Unlock()
 	_ = r.at.Close() // it was only read
+	r.at = nil
 }
 
 // closeAPI ends the calls under way if the server leaves the runner. A runner that has ended ended its connections: a caller may still read

@@ -67,7 +67,7 @@ type claim struct {
 const serverLock = "server.lock"
 
 // claimWait bounds how long a start waits for a server that is ending, or that has not written server.json yet.
-const claimWait = 2 * time.Second
+const claimWait = 10 * time.Second
 
 // claimPoll is how often it tries again.
 const claimPoll = 10 * time.Millisecond

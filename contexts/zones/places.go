@@ -308,7 +308,7 @@ func (p Places) checkApart(l Layout) error {
 			if strings.HasPrefix(dirs[i], dirs[j]) || strings.HasPrefix(dirs[j], dirs[i]) {
 				return &fserr.Error{
 					Code: fserr.EINVAL, Detail: "zones " + other.Path + " and " + z.Path + ": " + other.directory() + " and " + z.directory() + " overlap",
-					Hint: "choose directories of which none is in another one: a rule such as read_only would not hold through the other zone",
+					Hint: "choose directories of which none is in another one: a read-only zone would be writable through the other one",
 				}
 			}
 		}
