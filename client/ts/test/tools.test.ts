@@ -40,7 +40,7 @@ describe.each(Object.entries(versions))("with AI SDK %s", (version, run) => {
       const sandbox = createMemorySandbox();
       const options = { approval: { write: "ask" as const } };
       const tools = createSandboxTools(sandbox, options);
-      const script = scripted(version, "writeFile", { path: "/workspace/a.txt", content: "x" });
+      const script = scripted(version, "writeFile", { path: "/workspace/a.txt", content: "x", ifMatch: null });
       const more = { toolApproval: toolApproval(options) };
       const { content, response } = await run(tools, script, more);
       const { approvalId } = content.find(({ type }) => type === "tool-approval-request") as unknown as { approvalId: string };
@@ -52,7 +52,7 @@ describe.each(Object.entries(versions))("with AI SDK %s", (version, run) => {
 
   test.runIf(version === "5")("what nobody was asked about is refused", async () => {
     const sandbox = createMemorySandbox();
-    const script = scripted(version, "writeFile", { path: "/workspace/a.txt", content: "x" });
+    const script = scripted(version, "writeFile", { path: "/workspace/a.txt", content: "x", ifMatch: null });
     await run(createSandboxTools(sandbox, { approval: { write: "ask" } }), script);
     expect(script.told()).toMatchObject({ type: "error-text", value: expect.stringContaining("NOT_APPROVED: writeFile") as unknown });
     expect(await sandbox.exists("/workspace/a.txt")).toBe(false);
@@ -67,9 +67,9 @@ describe.each(Object.entries(versions))("with AI SDK %s", (version, run) => {
         return Promise.resolve(approved);
       };
       const options = { approval: { write: "ask" as const }, onApproval };
-      const script = scripted(version, "writeFile", { path: "/workspace/a.txt", content: "x" });
+      const script = scripted(version, "writeFile", { path: "/workspace/a.txt", content: "x", ifMatch: null });
       await run(createSandboxTools(sandbox, options), script, { toolApproval: toolApproval(options) });
-      expect(asked).toEqual(["writeFile", { path: "/workspace/a.txt", content: "x" }]);
+      expect(asked).toEqual(["writeFile", { path: "/workspace/a.txt", content: "x", ifMatch: null }]);
       expect(await sandbox.exists("/workspace/a.txt")).toBe(approved);
       expect(script.told()).toMatchObject(approved ? { type: "text" } : { type: "error-text", value: "NOT_APPROVED: a person refused writeFile" });
     }
