@@ -1314,10 +1314,12 @@ export interface Exit {
   /** The journal entry of what the command changed, for Command.checkpoint; 0 if it changed nothing, or was not recorded. */
   journalId?: string;
   /**
-   * Paths that the command may have changed and that are not in the journal entry, at most 100: a caller changed them through the server
-   * while the command ran. Undo leaves them alone.
+   * Paths that the command may have changed and that are not in the journal entry: a caller changed them through the server while the
+   * command ran. Undo leaves them alone. At most 100 paths with 16 KiB.
    */
   leftOut?: string[];
+  /** How many paths left_out would have besides, without its bounds. */
+  moreLeftOut?: string;
   /** The most memory that the command used at once, in bytes; 0 if it is not known. Needs a memory cgroup. */
   peakMemoryBytes?: string;
   /** Why it ended. */
