@@ -49,6 +49,8 @@ type Runners struct {
 	live []*remote
 	// handovers are the directories of runners that have ended.
 	handovers []string
+	// children are closed when the runners that this process has started have ended.
+	children []<-chan struct{}
 	// limits are those of the runner that was added last: see greeting.Limits.
 	limits   map[string]string
 	watching sync.WaitGroup
@@ -296,10 +298,16 @@ func (r *Runners) close(keep bool) error {
 	ending.Wait()
 	r.watching.Wait()
 	err := errors.Join(errs...)
-	if !keep {
-		err = errors.Join(err, r.clear())
+	if keep {
+		return err
 	}
-	return err
+	for _, ended := range r.children { // nothing is started any more
+		select {
+		case <-ended:
+		case <-ctx.Done(): // stop's error says so
+		}
+	}
+	return errors.Join(err, r.clear())
 }
 
 // clear removes the directories of runners that have ended.
@@ -496,6 +504,13 @@ func (r *Runners) run(dir string, files []*os.File) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	go func() { _ = cmd.Wait() }() // it may outlive this process; the link says that it has ended
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // the link says why it has ended
+	}()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.children = append(r.children, ended)
 	return nil
 }
