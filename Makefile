@@ -140,6 +140,10 @@ bench-fairness: need-git ## Measures what a panel notices of a greedy one on the
 bench-gateway: ## Measures sites beside nginx and Go's http.FileServer, and 200 open event streams, and writes docs/performance
 	cd bench && $(GO) run . gateway --out ../docs/performance $(BENCH)
 
+.PHONY: bench-console
+bench-console: need-git need-chromium check-console ## Checks on a quiet machine that the console shows 200 contexts in less than a second, and that a diff of 5,000 lines scrolls smoothly
+	cd console/web && CTXFS_QUIET=1 npm exec -- playwright test --workers 1 -g 'first view|5,000 lines'
+
 .PHONY: bench-agents
 bench-agents: bench-peers ## Measures edits, batches and archives beside single calls and tar, and MCP beside the reference file-system server, and writes docs/performance
 	cd bench && $(GO) run . agents --out ../docs/performance $(BENCH)

@@ -353,6 +353,52 @@ func TestASlowRemovalBlocksNoOtherContext(t *testing.T) {
 	}
 }
 
+// TestContextThatIsBeingSeededStays has a seeding take two days. A collection keeps the context by any rule and by force.
+func TestContextThatIsBeingSeededStays(t *testing.T) {
+	t.Parallel()
+	h := newHall(t)
+	seeding, release := make(chan struct{}), make(chan struct{})
+	hold := func(step string) {
+		if step == "copied" {
+			close(seeding)
+			<-release
+		}
+	}
+	h.step.Store(&hold)
+	done := make(chan error, 1)
+	go func() {
+		_, err := h.Ensure(t.Context(), "ctx_a", EnsureOptions{}, nil)
+		done <- err
+	}()
+	select {
+	case <-seeding:
+	case err := <-done:
+		t.Fatalf("the seeding ended without a copy: %v", err)
+	}
+	h.pass(48 * time.Hour)
+	for name, opts := range map[string]GarbageOptions{
+		"TTL": {TTL: time.Hour}, "forced": {TTL: time.Hour, Force: true}, "idle": {Idle: time.Hour}, "size": {MaxBytes: 1, Size: hundred},
+	} {
+		// The rest of the collection would wait for the seeding.
+		ctx, cancel := context.WithTimeout(t.Context(), promptly)
+		var got []Verdict
+		opts.Verdict = func(v Verdict) {
+			got = append(got, v)
+			cancel()
+		}
+		_, err := h.CollectGarbage(ctx, opts)
+		cancel()
+		if len(got) != 1 || got[0].Removed || len(got[0].Kept) != 1 || got[0].Kept[0].Reason != KeepSeeding || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	close(release)
+	must(t, <-done)
+	if got := h.left(); len(got) != 1 {
+		t.Errorf("the contexts are %v", got)
+	}
+}
+
 // enter begins and ends an operation that changes a context.
 func enter(h *hall, id ID) error {
 	a, err := h.Acquire(h.t.Context(), id, Write)

@@ -20,6 +20,8 @@ import (
 const (
 	// Limit is 5 s: no caller waits longer for an answer.
 	Limit = 5 * time.Second
+	// RepairLimit is a minute: a repair lists all records, and no caller waits for it.
+	RepairLimit = time.Minute
 	// CheckLimit bounds a check, and CheckEvery is the time between two checks while the database is away: with both, the guard
 	// finds within 3 s that the database is back.
 	CheckLimit = 2 * time.Second
@@ -43,16 +45,16 @@ type Config struct {
 	Back func(ctx context.Context) error
 	// Changed, if not nil, is called when the database went away, with the reason, and with nil when it is back.
 	Changed func(reason error)
-	// Limit, CheckLimit, CheckEvery and Calls have defaults of the same names.
-	Limit, CheckLimit, CheckEvery time.Duration
-	Calls                         int
+	// Limit, RepairLimit, CheckLimit, CheckEvery and Calls have defaults of the same names.
+	Limit, RepairLimit, CheckLimit, CheckEvery time.Duration
+	Calls                                      int
 }
 
 func (c Config) withDefaults() Config {
 	for _, d := range []struct {
 		value    *time.Duration
 		fallback time.Duration
-	}{{&c.Limit, Limit}, {&c.CheckLimit, CheckLimit}, {&c.CheckEvery, CheckEvery}} {
+	}{{&c.Limit, Limit}, {&c.RepairLimit, RepairLimit}, {&c.CheckLimit, CheckLimit}, {&c.CheckEvery, CheckEvery}} {
 		if *d.value <= 0 {
 			*d.value = d.fallback
 		}
@@ -148,7 +150,11 @@ func (s *Store) bound(ctx context.Context, _ string, f func(context.Context) err
 	if away := s.Away(); away != nil && !pass {
 		return s.unavailable(away)
 	}
-	bounded, cancel := context.WithTimeout(ctx, s.cfg.Limit)
+	limit := s.cfg.Limit
+	if pass {
+		limit = s.cfg.RepairLimit
+	}
+	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if !pass {
 		select {

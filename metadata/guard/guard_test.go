@@ -219,6 +219,28 @@ func TestRecoveryComesFirst(t *testing.T) {
 	})
 }
 
+// TestRecoveryMayTakeLonger than a caller would wait: it lists all records.
+func TestRecoveryMayTakeLonger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := begin(t)
+		p.back = func(ctx context.Context) error {
+			p.db.Set(metadatatest.Fault{Delay: 2 * Limit})
+			defer p.db.Set(metadatatest.Fault{})
+			_, err := p.look(ctx)
+			return err
+		}
+		p.db.Set(metadatatest.Fault{Err: metadata.ErrUnavailable})
+		p.refused(0)
+		synctest.Wait()
+		p.db.Set(metadatatest.Fault{})
+		time.Sleep(CheckEvery + 2*Limit + CheckEvery)
+		synctest.Wait()
+		p.answered(0)
+		p.outages(1)
+	})
+}
+
 func TestMeaningfulErrorsPass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,8 +1,12 @@
+import { env } from "node:process";
 import { expect, test, type Browser } from "@playwright/test";
 import { startServer, type TestServer } from "./server";
+import { workOf } from "./work";
 
 const contexts = 200;
 const runs = 5;
+/** make bench-console sets it: nothing else runs. */
+const quiet = env.CTXFS_QUIET === "1";
 
 /** What one opening of the console took, in ms from the start of the navigation. */
 interface Opening {
@@ -10,6 +14,8 @@ interface Opening {
   painted: number;
   /** Until all rows in sight had their changes, drift and sizes. */
   complete: number;
+  /** CPU time of the page's thread until then. */
+  work: number;
 }
 
 /**
@@ -21,9 +27,10 @@ async function open(browser: Browser, server: TestServer): Promise<Opening> {
   const context = await browser.newContext();
   try {
     const page = await context.newPage();
+    const work = await workOf(page);
     await page.goto(await server.consoleLink(), { waitUntil: "commit" });
     await expect(page.locator("tbody tr")).toHaveCount(contexts);
-    return await page.evaluate(() => new Promise<Opening>((resolve) => {
+    const times = await page.evaluate(() => new Promise<Omit<Opening, "work">>((resolve) => {
       const inSight = (row: Element): boolean => row.getBoundingClientRect().top < innerHeight;
       const look = (): void => {
         const [mark] = performance.getEntriesByName("contexts-painted");
@@ -34,6 +41,7 @@ async function open(browser: Browser, server: TestServer): Promise<Opening> {
       };
       look();
     }));
+    return { ...times, work: await work() };
   } finally {
     await context.close();
   }
@@ -46,10 +54,10 @@ test(`the first view lists ${contexts} contexts in less than a second`, async ({
     const openings: Opening[] = [];
     for (let i = 0; i < runs; i++) openings.push(await open(browser, server));
     const painted = openings.map((one) => one.painted).sort((a, b) => a - b);
-    const shown = openings.map((one) => `${one.painted.toFixed(0)} ms (with changes, drift and sizes ${one.complete.toFixed(0)} ms)`).join(", ");
+    const shown = openings.map((one) => `${one.painted.toFixed(0)} ms (with changes, drift and sizes ${one.complete.toFixed(0)} ms; the page's thread works ${one.work.toFixed(0)} ms)`).join(", ");
     console.log(`first view with ${contexts} contexts: ${shown}`);
-    expect(painted[0], "the best run: other programs make a run slower, never quicker").toBeLessThan(1000);
-    expect(painted.at(-1), "the worst run, also with other programs on all CPUs").toBeLessThan(10_000);
+    expect(Math.min(...openings.map((one) => one.work)), "ms of CPU that the page's thread takes, which other programs hardly change").toBeLessThan(1000);
+    expect(painted[0], `the best run, ${quiet ? "on a quiet machine" : "also with other programs on all CPUs"}`).toBeLessThan(quiet ? 1000 : 5000);
   } finally {
     await server.stop();
   }

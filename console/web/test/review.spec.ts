@@ -2,8 +2,10 @@ import { expect, test, type Page } from "@playwright/test";
 import { chmod, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { env } from "node:process";
 import { collectWith, startServer, type Panel, type TestServer } from "./server";
 import { signIn } from "./signin";
+import { workOf } from "./work";
 
 let server: TestServer;
 const numbered = (n: number, change: (i: number) => string | undefined = () => undefined) => Array.from({ length: n }, (_, i) => change(i + 1) ?? `const line${i + 1} = ${i + 1};`).join("\n") + "\n";
@@ -323,7 +325,7 @@ test("a diff of 5,000 lines scrolls without the page holding all of it", async (
   await expect(page.locator(".rv-after .cm-content")).toContainText('const line1 = "changed"');
   const work = await workOf(page);
   const frames = await scroll(page);
-  const perFrame = (await work() / frames.length) * 1000;
+  const perFrame = await work() / frames.length;
   expect(await page.locator(".rv-after .cm-line").count()).toBeLessThan(400);
   await expect(page.locator(".rv-after .cm-content")).toContainText('const line5000 = "changed"');
   const share = (ms: number) => frames.filter((frame) => frame > ms).length / frames.length;
@@ -331,17 +333,8 @@ test("a diff of 5,000 lines scrolls without the page holding all of it", async (
   const percent = (ms: number) => `over ${String(ms)} ms ${(100 * share(ms)).toFixed(0)} %`;
   console.log(`frames: ${String(frames.length)}, median ${frames[frames.length >> 1]?.toFixed(1) ?? ""} ms, ${percent(50)}, ${percent(100)}; the page's thread works ${perFrame.toFixed(1)} ms for each`);
   expect(perFrame, "ms of CPU that the page's thread takes for a frame, which other programs do not change").toBeLessThan(60);
-  expect(share(100), "the share of frames that take longer than 100 ms, also with other programs on all CPUs").toBeLessThan(0.6);
+  if (env.CTXFS_QUIET === "1") expect(share(100), "the share of frames that take longer than 100 ms, on a quiet machine").toBeLessThan(0.05);
 });
-
-/** Begins to measure the CPU time of the page's thread. It returns a function that reads the seconds since. */
-async function workOf(page: Page): Promise<() => Promise<number>> {
-  const session = await page.context().newCDPSession(page);
-  await session.send("Performance.enable", { timeDomain: "threadTicks" });
-  const read = async () => (await session.send("Performance.getMetrics")).metrics.find(({ name }) => name === "TaskDuration")?.value ?? NaN;
-  const from = await read();
-  return async () => (await read()) - from;
-}
 
 /** Scrolls the diff to its end, and returns how long each frame took. */
 function scroll(page: Page): Promise<number[]> {

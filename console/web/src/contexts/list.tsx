@@ -1,5 +1,5 @@
 // All contexts: a table that can be filtered, sorted and moved in by keys. It refreshes while the page is visible.
-import { useEffect, useMemo, useRef, useState } from "react";
+import { Fragment, useEffect, useMemo, useRef, useState } from "react";
 import { call } from "../api";
 import type { Context } from "../gen/api";
 import { href } from "../router";
@@ -109,11 +109,11 @@ function Name({ row: { context, details }, now }: { row: Row; now: number }) {
   const facts = [...(context.panels ?? []), details?.ownBytes === undefined ? "" : size(details.ownBytes), ago(context.createdNs, now)];
   return (
     <>
-      <a className="context-link" href={href("contexts", id)}>{id}</a>
+      <a className="context-link" href={href("contexts", id)}>{id.split(/(?<=[_~-])/).map((part, i) => <Fragment key={i}>{i > 0 && <wbr />}{part}</Fragment>)}</a>
       {context.forkedFrom && <span className="dim sub">fork of {context.forkedFrom}</span>}
       <Labels context={context} />
       {context.state !== "CONTEXT_STATE_READY" && <span className="sub only-narrow"><StateBadge context={context} /></span>}
-      <span className="dim sub only-narrow">{facts.filter(Boolean).join(" · ")}</span>
+      <span className="dim sub only-narrow">{facts.filter(Boolean).map((fact) => fact.replaceAll(" ", "\u00a0")).join("\u00a0· ")}</span>
     </>
   );
 }

@@ -1,1 +1,0 @@
-import{j as s}from"./index-GSMKf5hq.js";import{P as o}from"./processes-BSOpF3h7.js";import"./follow-qJZNCKoN.js";import"./colours-BdebpjGW.js";/* empty css            */function u({rest:r}){return s.jsx(o,{route:["processes"],rest:r})}export{u as default};

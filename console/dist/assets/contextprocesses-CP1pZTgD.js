@@ -1,1 +1,0 @@
-import{j as r}from"./index-GSMKf5hq.js";import{P as t}from"./processes-BSOpF3h7.js";import"./follow-qJZNCKoN.js";import"./colours-BdebpjGW.js";/* empty css            */function u({contextId:s,rest:o}){return r.jsx(t,{contextId:s,route:["contexts",s,"processes"],rest:o})}export{u as default};
