@@ -48,7 +48,7 @@ func (a *app) attachCommand() *cobra.Command {
 	var interactive, all bool
 	cmd := &cobra.Command{
 		Use: "attach PROCESS", Short: "Connect to a command that runs", Args: usage(cobra.ExactArgs(1)),
-		Long: "Shows what a command writes from now on, and exits with its code. PROCESS is an ID or a name of 'ctxfs ps'. A command in a terminal gets the\n" +
+		Long: "Shows what a command writes from now on, and exits with its code, or with 125 if ctxfs failed. PROCESS is an ID or a name of 'ctxfs ps'. A command in a terminal gets the\n" +
 			"keys; Ctrl-] leaves it running. The output from before is in 'ctxfs logs'; full-screen programs redraw.",
 		Example: "  ctxfs attach dev",
 	}
@@ -57,7 +57,7 @@ func (a *app) attachCommand() *cobra.Command {
 	cmd.RunE = a.withHost(func(ctx context.Context, c *client.Client, args []string) error {
 		p, err := a.processNamed(ctx, c, args[0])
 		if err != nil {
-			return err
+			return &execFailure{err}
 		}
 		open := &ctxfsv1.AttachOpen{ProcessId: p.GetProcessId(), StdoutOffset: p.GetStdoutBytes(), StderrOffset: p.GetStderrBytes()}
 		if all {
