@@ -10,11 +10,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/internal/method"
+	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -158,18 +163,29 @@ func TestAnAuditLogThatFailsIsTold(t *testing.T) {
 // TestStrangersDoNotPushOthersOut has somebody without a token try until the log would be full of it.
 func TestStrangersDoNotPushOthersOut(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	cfg.AuditLog = filepath.Join(t.TempDir(), "audit.jsonl")
-	r := start(t, cfg)
-	fs := ctxfsv1.NewFsServiceClient(r.host(t))
-	for range 30 * strangerLines {
-		if _, err := fs.Unlink(with(t, "authorization", "Bearer no"), &ctxfsv1.UnlinkRequest{Path: "/none"}); err == nil {
-			t.Fatal("a bad token was taken")
+	synctest.Test(t, func(t *testing.T) { // the limit is one of time
+		path := filepath.Join(t.TempDir(), "audit")
+		s := &Server{cfg: Config{AuditLog: path, AuditMaxSize: 1 << 20, AuditKeep: 1}, metrics: newMetrics("1"), log: zap.NewNop()}
+		a, err := s.openAudit()
+		must(t, err)
+		try := func(as panels.Role, code error) {
+			a.record(&call{method: method.Of(ctxfsv1.FsService_Unlink_FullMethodName), start: time.Now(), id: panels.Identity{Role: as}}, &ctxfsv1.UnlinkRequest{}, nil, code, 0, "peer", "id")
 		}
-	}
-	r.openPanel(t, "p")
-	got := audits(t, cfg.AuditLog)
-	if n := len(got); n < strangerLines || n > 20*strangerLines || got[n-1] != "host|||OpenPanel|||p|ok" {
-		t.Errorf("%d lines, the last one %s", n, got[n-1])
-	}
+		refused := fserrpb.ToStatus(&fserr.Error{Code: fserr.EACCES})
+		want := 10 * strangerLines
+		for range 3 * want {
+			try(panels.RoleNone, refused)
+		}
+		time.Sleep(2 * time.Second)
+		want += 2 * strangerLines
+		for range want {
+			try(panels.RoleNone, refused)
+		}
+		try(panels.RoleHost, nil)
+		must(t, a.file.Close())
+		got := audits(t, path)
+		if n := len(got); n != want+1 || got[0] != "none|||Unlink||||EACCES" || got[n-1] != "host|||Unlink||||ok" {
+			t.Errorf("%d lines from %s to %s, want %d", n, got[0], got[n-1], want+1)
+		}
+	})
 }
