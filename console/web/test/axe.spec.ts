@@ -31,7 +31,13 @@ const context = "/contexts/ctx_panels~axe";
 
 const rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"];
 
-/** Checks what is shown by all rules, on both widths and in both colours, and prints what axe cannot decide on. */
+/**
+ * What axe cannot decide on: the contrast of signs such as ✕ and of what lies under something else, and whether a sign that is a button's text is a
+ * part of its name.
+ */
+const undecided = ["color-contrast", "label-content-name-mismatch"];
+
+/** Checks what is shown by all rules, on both widths and in both colours. */
 async function passes(page: Page, what: string): Promise<void> {
   for (const [viewport, colorScheme] of [[wide, "light"], [wide, "dark"], [phone, "dark"], [phone, "light"]] as const) {
     await page.setViewportSize(viewport);
@@ -39,8 +45,7 @@ async function passes(page: Page, what: string): Promise<void> {
     await expect(page.locator(".spinner")).toHaveCount(0);
     const { violations, incomplete } = await new AxeBuilder({ page }).withTags(rules).analyze();
     const told = ({ id, nodes }: (typeof violations)[number]) => `${what}, ${colorScheme}, ${String(viewport.width)}: ${id}: ${nodes.map(({ html, failureSummary }) => `${html} ${failureSummary ?? ""}`).join("\n")}`;
-    for (const result of incomplete) console.log(`axe cannot decide: ${told(result)}`);
-    expect(violations.map(told)).toEqual([]);
+    expect([...violations, ...incomplete.filter(({ id }) => !undecided.includes(id))].map(told)).toEqual([]);
   }
   await page.setViewportSize(wide);
 }

@@ -79,7 +79,7 @@ export function CheckRuns({ runs }: { runs: readonly Run[] }) {
   return runs.map((run, i) => (
     <section key={i} className="rv-run" aria-label={`Check ${run.line}`}>
       <div className="row"><code className="grow">{run.line}</code><span className={`rv-run-${run.state}`}>{words[run.state]}{run.state === "failed" && run.exit ? ` (exit ${run.exit.code ?? 0})` : ""}</span></div>
-      {run.output && <pre tabIndex={0} aria-label={`Output of ${run.line}`}>{run.output}</pre>}
+      {run.output && <pre tabIndex={0} role="region" aria-label={`Output of ${run.line}`}>{run.output}</pre>}
     </section>
   ));
 }

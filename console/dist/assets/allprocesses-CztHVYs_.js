@@ -1,1 +1,0 @@
-import{j as s}from"./index-BezQz3ll.js";import{P as o}from"./processes-sNo9ogWU.js";import"./follow-hDd--GYB.js";import"./colours-BdebpjGW.js";/* empty css            */function u({rest:r}){return s.jsx(o,{route:["processes"],rest:r})}export{u as default};

@@ -1,1 +1,0 @@
-import{j as r}from"./index-BezQz3ll.js";import{P as t}from"./processes-sNo9ogWU.js";import"./follow-hDd--GYB.js";import"./colours-BdebpjGW.js";/* empty css            */function u({contextId:s,rest:o}){return r.jsx(t,{contextId:s,route:["contexts",s,"processes"],rest:o})}export{u as default};
