@@ -9,13 +9,17 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/exec/entry"
 )
 
 // This file is the part of ctxfs that runs inside of a sandbox: 'ctxfs init', the first child of process 1. It has one or two jobs: it
@@ -24,7 +28,8 @@ import (
 // same user. They cannot read its memory or take its descriptors, since it is not dumpable.
 //
 // It is the server's own program, run by its descriptor. A small program of its own would start in 2 ms instead of 7 ms, and would need a
-// step of the build. A command with neither a network nor a shared sandbox goes without it, and a shared sandbox starts it once.
+// step of the build. A command with neither a network nor a shared sandbox goes without it, and a shared sandbox starts it once. The commands of a
+// shared sandbox do not wait for it: a spare (entry.SpareArgv) has started before.
 
 // initName is the first argument that makes the program the one inside of a sandbox.
 const initName = "init"
@@ -53,12 +58,9 @@ type order struct {
 
 // launch is what init starts.
 type launch struct {
-	Argv []string
-	Dir  string
+	entry.Order
+	Dir string
 }
-
-// environmentFD is the descriptor of the variables in the program that init starts, behind the standard files.
-const environmentFD = 3
 
 // report is a message of init.
 type report struct {
@@ -113,7 +115,9 @@ func runInit(job string, fd int, argv []string) error {
 	if !ok {
 		return errors.New("the descriptor is no socket pair")
 	}
-	return (&initd{engine: engine, running: map[uint32]*os.Process{}}).serve()
+	d := &initd{engine: engine, running: map[uint32]*os.Process{}, spares: make(chan *spare, 1)}
+	d.refill()
+	return d.serve()
 }
 
 // greet reports to the engine that the program runs. With a network it listens on the addresses of the proxy, and passes the sockets.
@@ -151,6 +155,84 @@ type initd struct {
 	mu sync.Mutex
 	// running has the commands that are not reaped: their process IDs are theirs.
 	running map[uint32]*os.Process
+	// spares has the spare for the next command, and refilling is true while one is made.
+	spares    chan *spare
+	refilling atomic.Bool
+}
+
+// spare is a process that becomes a command, and leads a session for that.
+type spare struct {
+	process *os.Process
+	socket  *os.File
+}
+
+func newSpare() (*spare, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "spare"), os.NewFile(uintptr(fds[1]), "init")
+	defer theirs.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, errors.Join(err, ours.Close())
+	}
+	defer null.Close()
+	p, err := os.StartProcess("/proc/self/exe", entry.SpareArgv("/proc/self/exe", "3"), &os.ProcAttr{
+		Dir: "/", Env: []string{}, Files: []*os.File{null, null, null, theirs}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return nil, errors.Join(err, ours.Close())
+	}
+	return &spare{p, ours}, nil
+}
+
+// become has the spare become a command. It fails if the spare has ended.
+func (s *spare) become(files []*os.File) error {
+	defer s.socket.Close()
+	fds := make([]int, len(files))
+	for i, f := range files {
+		fds[i] = int(f.Fd())
+	}
+	return unix.Sendmsg(int(s.socket.Fd()), []byte{0}, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+}
+
+// refill makes the spare for the next command, unless there is one. Without one the next command waits for its own.
+func (d *initd) refill() {
+	if !d.refilling.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer d.refilling.Store(false)
+		if len(d.spares) > 0 {
+			return
+		}
+		if s, err := newSpare(); err == nil {
+			d.spares <- s // there is room: nobody else adds one
+		}
+	}()
+}
+
+// launch has a spare become a command.
+func (d *initd) launch(files []*os.File) (*os.Process, error) {
+	defer d.refill()
+	select {
+	case s := <-d.spares:
+		if s.become(files) == nil {
+			return s.process, nil
+		}
+		_, _ = s.process.Wait() // a command of the sandbox killed it
+	default:
+	}
+	s, err := newSpare()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.become(files); err != nil {
+		_, _ = s.process.Wait() // it has ended
+		return nil, err
+	}
+	return s.process, nil
 }
 
 func (d *initd) serve() error {
@@ -175,7 +257,7 @@ func (d *initd) serve() error {
 // start starts a command. The engine does not send an ID twice.
 func (d *initd) start(id uint32, files []*os.File) {
 	defer closeAll(files)
-	process, err := begin(files)
+	process, err := d.begin(files)
 	if err != nil {
 		d.say(report{ID: id, Error: err.Error()})
 		return
@@ -187,7 +269,7 @@ func (d *initd) start(id uint32, files []*os.File) {
 	go d.await(id, process)
 }
 
-func begin(files []*os.File) (*os.Process, error) {
+func (d *initd) begin(files []*os.File) (*os.Process, error) {
 	if len(files) != 5 {
 		return nil, fmt.Errorf("%d files instead of 5", len(files))
 	}
@@ -195,13 +277,16 @@ func begin(files []*os.File) (*os.Process, error) {
 	if err := json.NewDecoder(files[0]).Decode(&l); err != nil {
 		return nil, err
 	}
-	program, err := osexec.LookPath(l.Argv[0])
+	dir, err := unix.Open(l.Dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
+		return nil, &os.PathError{Op: "chdir", Path: l.Dir, Err: err}
+	}
+	at := os.NewFile(uintptr(dir), l.Dir)
+	defer at.Close()
+	if _, err := files[0].Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	_, err = unix.IoctlGetTermios(int(files[1].Fd()), unix.TCGETS)
-	attributes := &syscall.SysProcAttr{Setsid: true, Setctty: err == nil} // a terminal is standard input, if it is one
-	return os.StartProcess(program, l.Argv, &os.ProcAttr{Dir: l.Dir, Env: []string{}, Files: files[1:], Sys: attributes})
+	return d.launch(slices.Concat([]*os.File{at}, files[1:], files[:1]))
 }
 
 // await waits for the end of a command, kills what is left of its session, and reports the exit.

@@ -411,13 +411,7 @@ func (m *member) begin(user User, l *plumbing) error {
 		return err
 	}
 	m.output, m.tty = standard.output, standard.tty
-	step := p.cmd.Limits.step()
-	step.Environment = environmentFD
-	argv, err := entry.Argv("/proc/self/exe", step, p.cmd.Argv...)
-	if err != nil {
-		return err
-	}
-	spec, err := json.Marshal(launch{Argv: argv, Dir: p.dir})
+	spec, err := json.Marshal(launch{entry.Order{Step: p.cmd.Limits.step(), Argv: p.cmd.Argv}, p.dir})
 	if err != nil {
 		return err
 	}

@@ -52,6 +52,26 @@ func TestServerAnswersNextCommand(t *testing.T) {
 	})
 }
 
+// TestSpareIsOutOfReach looks for the spare of a shared sandbox, which becomes its next command, and kills it.
+func TestSpareIsOutOfReach(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	keeper := s.inRoom("echo up; sleep 1000")
+	s.awaitOutput(keeper, "up")
+	exit, out, _ := s.result(s.inRoom(`until [ "$spare" ]; do for p in /proc/[0-9]*; do
+		if tr '\0' ' ' <$p/cmdline 2>/dev/null | grep -q ' init await 3 $'; then spare=${p#/proc/}; fi; done; done
+		echo found; for f in environ maps mem fd/3 exe; do head -c1 /proc/$spare/$f 2>/dev/null && echo $f; done
+		kill -9 $spare; while grep -q '^State:.*[RSD] (' /proc/$spare/status 2>/dev/null; do :; done`))
+	if exit.Code != 0 || out != "found\n" {
+		t.Errorf("got %+v, %q", exit, out)
+	}
+	for range 3 {
+		if exit, out, _ := s.result(s.inRoom("echo again")); exit.Code != 0 || out != "again\n" {
+			t.Errorf("the next command: %+v, %q", exit, out)
+		}
+	}
+}
+
 // TestSharedSandboxIsShared checks what commands of one sandbox have in common, and what not.
 func TestSharedSandboxIsShared(t *testing.T) {
 	t.Parallel()

@@ -7,10 +7,11 @@ package entry
 
 import "encoding/json"
 
-// The first arguments of the program in this step: init enter STEP COMMAND [ARG...].
+// The first arguments of the program in this step: init enter STEP COMMAND [ARG...]. A spare has init await FD.
 const (
-	name = "init"
-	job  = "enter"
+	name   = "init"
+	job    = "enter"
+	asleep = "await"
 )
 
 // Access is what a process may do with a directory and what is in it, or with a file.
@@ -67,3 +68,17 @@ func Argv(program string, s Step, argv ...string) ([]string, error) {
 	}
 	return append([]string{program, name, job, string(step)}, argv...), nil
 }
+
+// Order is what a spare becomes.
+type Order struct {
+	Step Step
+	Argv []string
+}
+
+// OrderFiles is how many files come with an order: the working directory, the standard files, the variables, as Step.Environment has them, and the
+// order as JSON.
+const OrderFiles = 6
+
+// SpareArgv returns the arguments of program, which is this one, that wait for an order on a socket of packets, and then do its step and become its
+// command. A spare has everything behind it that takes time: the start of this program.
+func SpareArgv(program, fd string) []string { return []string{program, name, asleep, fd} }

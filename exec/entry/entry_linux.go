@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -21,19 +22,93 @@ const (
 )
 
 func init() { //nolint:gochecknoinits // the package's comment says why
-	if len(os.Args) > 4 && os.Args[1] == name && os.Args[2] == job {
-		code, err := enter(os.Args[3], os.Args[4:])
-		fmt.Fprintln(os.Stderr, "ctxfs:", err)
-		os.Exit(code)
+	if len(os.Args) < 4 || os.Args[1] != name {
+		return
 	}
+	var code int
+	var err error
+	switch {
+	case os.Args[2] == job && len(os.Args) > 4:
+		code, err = start(os.Args[3], os.Args[4:])
+	case os.Args[2] == asleep && len(os.Args) == 4:
+		code, err = await(os.Args[3])
+	default:
+		return
+	}
+	fmt.Fprintln(os.Stderr, "ctxfs:", err)
+	os.Exit(code)
 }
 
-// enter returns if it fails. It runs on the first thread, which is the one that execve(2) keeps.
-func enter(step string, argv []string) (code int, err error) {
+func start(step string, argv []string) (code int, err error) {
 	var s Step
 	if err := json.Unmarshal([]byte(step), &s); err != nil {
 		return exitFailed, fmt.Errorf("read the step: %w", err)
 	}
+	return enter(s, argv)
+}
+
+// await returns if it fails. Other commands run as the same user: they cannot look into a spare.
+func await(socket string) (code int, err error) {
+	fd, err := strconv.Atoi(socket)
+	if err == nil {
+		err = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	}
+	if err != nil {
+		return exitFailed, err
+	}
+	files, err := receive(fd)
+	if err != nil {
+		return exitFailed, fmt.Errorf("wait for an order: %w", err)
+	}
+	if err := unix.Fchdir(files[0]); err != nil {
+		return exitFailed, fmt.Errorf("change to the working directory: %w", err)
+	}
+	for standard := range 3 {
+		if err := unix.Dup3(files[1+standard], standard, 0); err != nil {
+			return exitFailed, err
+		}
+	}
+	var o Order
+	order := os.NewFile(uintptr(files[5]), "order")
+	if err := json.NewDecoder(order).Decode(&o); err != nil {
+		return exitFailed, fmt.Errorf("read the order: %w", err)
+	}
+	if _, err := unix.IoctlGetTermios(0, unix.TCGETS); err == nil {
+		if err := unix.IoctlSetInt(0, unix.TIOCSCTTY, 0); err != nil { // it leads a session
+			return exitFailed, fmt.Errorf("take the terminal: %w", err)
+		}
+	}
+	o.Step.Environment = files[4]
+	return enter(o.Step, o.Argv)
+}
+
+// receive returns the files of an order. It ends the program when nobody will send one.
+func receive(fd int) ([]int, error) {
+	rights := make([]byte, unix.CmsgSpace(OrderFiles*4))
+	for {
+		n, oobn, _, _, err := unix.Recvmsg(fd, make([]byte, 1), rights, unix.MSG_CMSG_CLOEXEC)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return nil, err
+		case n == 0:
+			os.Exit(0)
+		}
+		control, err := unix.ParseSocketControlMessage(rights[:oobn])
+		if err != nil || len(control) != 1 {
+			return nil, errors.Join(fmt.Errorf("%d control messages", len(control)), err)
+		}
+		files, err := unix.ParseUnixRights(&control[0])
+		if err == nil && len(files) != OrderFiles {
+			err = fmt.Errorf("%d files instead of %d", len(files), OrderFiles)
+		}
+		return files, err
+	}
+}
+
+// enter returns if it fails. It runs on the first thread, which is the one that execve(2) keeps.
+func enter(s Step, argv []string) (code int, err error) {
 	if err := s.prepare(); err != nil {
 		return exitFailed, err
 	}

@@ -1,6 +1,8 @@
 package entry
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"os"
 	osexec "os/exec"
@@ -34,6 +36,81 @@ func TestLimitsAreThoseOfTheCommand(t *testing.T) {
 	out, code := become(t, s, nil, "bash", "-c", "ulimit -c; ulimit -Sn; ulimit -Hn; ulimit -f; nice; ls /proc/self/fd | wc -l")
 	if want := "0\n40\n40\n4\n3\n4\n"; code != 0 || out != want { // the last: three and that of the directory
 		t.Errorf("got %q, code %d; want %q", out, code, want)
+	}
+}
+
+// spare starts a spare, whose output is in out when it has ended, and returns the socket for its order.
+func spare(t *testing.T, out *bytes.Buffer) (cmd *osexec.Cmd, socket int) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := os.NewFile(uintptr(fds[1]), "socket")
+	defer theirs.Close()
+	argv := SpareArgv(os.Args[0], "3")
+	cmd = osexec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = []string{}, out, out, []*os.File{theirs}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, fds[0]
+}
+
+func TestSpareBecomesACommand(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	cmd, socket := spare(t, &out)
+	order, err := json.Marshal(Order{
+		Step{Limits: []Limit{{unix.RLIMIT_NOFILE, 40}}},
+		[]string{"bash", "-c", "pwd; cat; echo $ONE-$TWO; ulimit -n; cat /proc/self/status | grep -c State; ls /proc/self/fd | wc -l >&2; exit 7"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	at, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer at.Close()
+	fds := []int{int(at.Fd())}
+	for _, file := range []struct{ name, content string }{
+		{"in", "typed\n"}, {"out", ""}, {"err", ""}, {"environment", "ONE=1\x00PATH=/usr/bin:/bin\x00TWO=2\x00"}, {"order", string(order)},
+	} {
+		name := filepath.Join(dir, file.name)
+		if err := os.WriteFile(name, []byte(file.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(name, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		fds = append(fds, int(f.Fd()))
+	}
+	if err := errors.Join(unix.Sendmsg(socket, []byte{0}, unix.UnixRights(fds...), nil, 0), unix.Close(socket)); err != nil {
+		t.Fatal(err)
+	}
+	err = cmd.Wait()
+	got, failed := os.ReadFile(filepath.Join(dir, "out"))
+	if want := dir + "\ntyped\n1-2\n40\n1\n"; cmd.ProcessState.ExitCode() != 7 || string(got) != want || failed != nil || out.Len() > 0 {
+		t.Errorf("got %q, %v, %v and %q; want %q", got, err, failed, out.String(), want)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "err")); err != nil || string(got) != "4\n" { // three and that of the directory
+		t.Errorf("%q files are open, %v", got, err)
+	}
+}
+
+func TestSpareEndsWithItsStarter(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	cmd, socket := spare(t, &out)
+	if err := unix.Close(socket); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || out.Len() > 0 {
+		t.Errorf("%v, %q", err, out.String())
 	}
 }
 

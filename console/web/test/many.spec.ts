@@ -10,7 +10,7 @@ const quiet = env.CTXFS_QUIET === "1";
 
 /** What one opening of the console took, in ms from the start of the navigation. */
 interface Opening {
-  /** Until the list with all its rows was painted. */
+  /** Until the list was painted. */
   painted: number;
   /** Until all rows in sight had their changes, drift and sizes. */
   complete: number;
@@ -20,8 +20,8 @@ interface Opening {
 
 /**
  * Opens the console as a person does: by a new link, in a browser profile with an empty cache. The time includes loading the page, its
- * sign-in, the call that lists the contexts, and painting a row for each. The page itself marks when the rows were painted. Changes, drift
- * and sizes, which the server computes from the folders, come after that.
+ * sign-in, the call that lists the contexts, and painting the rows that are in sight. The page itself marks when they were painted. The rows below,
+ * and changes, drift and sizes, which the server computes from the folders, come after that.
  */
 async function open(browser: Browser, server: TestServer): Promise<Opening> {
   const context = await browser.newContext();

@@ -1,5 +1,5 @@
 // All contexts: a table that can be filtered, sorted and moved in by keys. It refreshes while the page is visible.
-import { Fragment, useEffect, useMemo, useRef, useState } from "react";
+import { Fragment, startTransition, useEffect, useMemo, useRef, useState } from "react";
 import { call } from "../api";
 import type { Context } from "../gen/api";
 import { href } from "../router";
@@ -14,8 +14,9 @@ interface Row {
   details: Details | undefined;
 }
 
-// So many rows are shown at first. A page of more is slow to lay out.
+// So many rows are shown at first. A page of more is slow to lay out. The first frame has those that fill a window.
 const pageSize = 250;
+const windowSize = 50;
 
 export default function ContextList() {
   useTitle("Contexts");
@@ -27,7 +28,7 @@ export default function ContextList() {
 function List({ contexts, error, reload }: { contexts: Context[]; error: unknown; reload: () => void }) {
   const [sorting, setSorting] = useState<Sorting>({ column: "used", descending: true });
   const [filter, setFilter] = useState("");
-  const [shown, setShown] = useState(pageSize);
+  const [shown, setShown] = useState(windowSize);
   const { details, want, refresh } = useDetails(contexts);
   const watch = useInSight<HTMLElement>((row) => want(row.dataset.id ?? ""));
   const now = useNow();
@@ -38,7 +39,10 @@ function List({ contexts, error, reload }: { contexts: Context[]; error: unknown
   }, [contexts, details, filter, columns, sorting]);
   useEffect(() => {
     // The frame that paints the rows comes first, and the task after it: the mark says when the list was in sight.
-    const frame = requestAnimationFrame(() => setTimeout(() => performance.mark("contexts-painted"), 0));
+    const frame = requestAnimationFrame(() => setTimeout(() => {
+      performance.mark("contexts-painted");
+      startTransition(() => setShown(pageSize));
+    }, 0));
     return () => cancelAnimationFrame(frame);
   }, []);
   const { field, table } = useListKeys(() => { reload(); refresh(); });
@@ -59,7 +63,7 @@ function List({ contexts, error, reload }: { contexts: Context[]; error: unknown
       {contexts.length > 0 && rows.length === 0 && <Empty title="No context matches"><Button onClick={() => setFilter("")}>Clear the filter</Button></Empty>}
       {rows.length > 0 && <Table caption="Contexts" columns={columns} rows={rows.slice(0, shown)} keyOf={(row) => row.context.contextId ?? ""} sorting={sorting} onSort={setSorting}
         rowProps={(row) => ({ ref: watch, "data-id": row.context.contextId })} />}
-      {rows.length > shown && <Button onClick={() => setShown(shown + pageSize)}>Show {Math.min(pageSize, rows.length - shown)} more</Button>}
+      {shown >= pageSize && rows.length > shown && <Button onClick={() => setShown(shown + pageSize)}>Show {Math.min(pageSize, rows.length - shown)} more</Button>}
     </div>
   );
 }
