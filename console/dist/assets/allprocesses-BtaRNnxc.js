@@ -1,1 +1,0 @@
-import{j as s}from"./index-BKSQaY_B.js";import{P as o}from"./processes-Bql7jnxr.js";import"./follow-k8bKGI2h.js";import"./colours-BdebpjGW.js";/* empty css            */function u({rest:r}){return s.jsx(o,{route:["processes"],rest:r})}export{u as default};

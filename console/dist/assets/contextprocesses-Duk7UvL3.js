@@ -1,1 +1,0 @@
-import{j as r}from"./index-BKSQaY_B.js";import{P as t}from"./processes-Bql7jnxr.js";import"./follow-k8bKGI2h.js";import"./colours-BdebpjGW.js";/* empty css            */function u({contextId:s,rest:o}){return r.jsx(t,{contextId:s,route:["contexts",s,"processes"],rest:o})}export{u as default};
