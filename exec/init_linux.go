@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	osexec "os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -160,6 +159,9 @@ type initd struct {
 	refilling atomic.Bool
 }
 
+// refillAfter is how long a command may run before the next spare is made. A short one has the processor for itself.
+const refillAfter = 20 * time.Millisecond
+
 // spare is a process that becomes a command, and leads a session for that.
 type spare struct {
 	process *os.Process
@@ -215,7 +217,6 @@ func (d *initd) refill() {
 
 // launch has a spare become a command.
 func (d *initd) launch(files []*os.File) (*os.Process, error) {
-	defer d.refill()
 	select {
 	case s := <-d.spares:
 		if s.become(files) == nil {
@@ -291,6 +292,7 @@ func (d *initd) begin(files []*os.File) (*os.Process, error) {
 
 // await waits for the end of a command, kills what is left of its session, and reports the exit.
 func (d *initd) await(id uint32, p *os.Process) {
+	refill := time.AfterFunc(refillAfter, d.refill)
 	var info unix.Siginfo
 	for { // not reaped: the session keeps its number
 		if err := unix.Waitid(unix.P_PID, p.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil); !errors.Is(err, unix.EINTR) {
@@ -310,6 +312,9 @@ func (d *initd) await(id uint32, p *os.Process) {
 		}
 	}
 	d.say(r)
+	if refill.Stop() {
+		d.refill()
+	}
 }
 
 func (d *initd) signal(id uint32, sig syscall.Signal) {
@@ -325,10 +330,9 @@ func (d *initd) signal(id uint32, sig syscall.Signal) {
 func killSession(session int) {
 	for pause := time.Millisecond; pause < 4*time.Second; pause *= 2 {
 		killed := false
-		stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is well-formed
-		for _, path := range stats {
-			pid, err := strconv.Atoi(strings.Split(path, "/")[2])
-			if err == nil && inSession(path, session) && unix.Kill(pid, unix.SIGKILL) == nil {
+		for _, name := range processes() {
+			pid, err := strconv.Atoi(name)
+			if err == nil && inSession("/proc/"+name+"/stat", session) && unix.Kill(pid, unix.SIGKILL) == nil {
 				killed = true
 			}
 		}
@@ -337,6 +341,17 @@ func killSession(session int) {
 		}
 		time.Sleep(pause)
 	}
+}
+
+// processes returns the names in /proc, most of which are those of processes.
+func processes() []string {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil // the sandbox ends
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1) // those that could be read
+	return names
 }
 
 // inSession reads /proc/PID/stat (proc_pid_stat(5)): the session is the fourth field after the program's name, which may hold anything.
