@@ -277,6 +277,8 @@ func TestKillDuringDelete(t *testing.T) {
 	w.sqlite()
 	m := w.open()
 	ensure(t, m, "ctx_a")
+	_, err := m.SetLabels(t.Context(), "ctx_a", map[string]string{"task": "1204"}, nil)
+	must(t, err)
 	must(t, m.Close())
 	w.killAt("ctx_a", "trashed")
 	m = w.open()
@@ -286,7 +288,9 @@ func TestKillDuringDelete(t *testing.T) {
 		t.Errorf("half a deletion left state %s, want missing", info.State)
 	}
 	wantSwept(t, m)
-	ensure(t, m, "ctx_a")
+	if e := ensure(t, m, "ctx_a"); len(e.Labels) > 0 {
+		t.Errorf("the context that was made anew has the labels %v", e.Labels)
+	}
 }
 
 func TestTwoProcessesSeedOnce(t *testing.T) {

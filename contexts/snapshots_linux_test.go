@@ -176,6 +176,8 @@ func (w *workspace) killDuringLife(id ID, phase string) {
 	must(t, err)
 	put(t, m, id, "kept", "changed since")
 	changed := treeOf(t, w.folder(id))
+	_, err = m.SetLabels(t.Context(), id, map[string]string{"owner": "ada"}, nil)
+	must(t, err)
 	must(t, m.Close())
 	w.killAt(id, phase)
 
@@ -191,7 +193,9 @@ func (w *workspace) killDuringLife(id ID, phase string) {
 	if made := phase == "fork-renamed"; made != (forked.State == StateReady) {
 		t.Errorf("killed at %s the fork is %s", phase, forked.State)
 	} else if made {
-		ensure(t, m, id+"-fork")
+		if e := ensure(t, m, id+"-fork"); e.Labels["owner"] != "ada" {
+			t.Errorf("the fork has the labels %v", e.Labels)
+		}
 		sameTree(t, treeOf(t, w.folder(id+"-fork")), changed)
 	}
 	all, err := m.Snapshots(t.Context(), id)

@@ -197,7 +197,7 @@ func (c *Catalog) recover(ctx context.Context, id ID) (metadata.Context, error) 
 	return rec, nil
 }
 
-// DescribeFolder returns the record that a context's folder and manifest suggest.
+// DescribeFolder returns the record that a context's folder, manifest and Spec suggest.
 func (c *Catalog) DescribeFolder(id ID) metadata.Context {
 	rec := metadata.Context{
 		ID: string(id), State: metadata.ContextReady, Driver: c.Drivers.madeBy(id), Generation: 1,
@@ -208,6 +208,9 @@ func (c *Catalog) DescribeFolder(id ID) metadata.Context {
 	}
 	if man, digest, err := seed.Inspect(c.Layout.Manifest(id)); err == nil {
 		rec.Layer, rec.Files, rec.Bytes = digest, man.Files, man.Bytes
+	}
+	if spec, err := c.Spec(id); err == nil { // another error is reported when the context is used
+		rec.Labels = spec.Labels
 	}
 	return rec
 }

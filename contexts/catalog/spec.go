@@ -24,6 +24,9 @@ type Spec struct {
 	From []string `json:"from,omitempty"`
 	// Zones are the context's zones.
 	Zones zones.Layout `json:"zones,omitzero"`
+	// Labels are those that the context was made with, for a record that is rebuilt from the folder. They say nothing about what is in it: IsZero
+	// and Equal leave them out.
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // NewSpec returns the Spec of a request. It fails with EINVAL for a path that cannot be in a workspace, and for zones that are seeded from
@@ -188,7 +191,7 @@ func (c *Catalog) Admit(id ID, wanted Spec) error {
 // KeepSpec records what a context is made of, before its folder exists. A kill leaves the earlier record or the new one.
 func (c *Catalog) KeepSpec(id ID, s Spec) error {
 	file := c.Layout.Spec(id)
-	if s.IsZero() {
+	if s.IsZero() && len(s.Labels) == 0 {
 		return removeFile(file)
 	}
 	var text bytes.Buffer

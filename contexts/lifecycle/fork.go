@@ -100,7 +100,7 @@ func (f *forks) fork(ctx context.Context, from, to catalog.ID, owner string, put
 			return rec, err
 		}
 	}
-	if err := f.forkFolder(ctx, rec, to, asked); err != nil {
+	if err := f.forkFolder(ctx, rec, fork, asked); err != nil {
 		return rec, err
 	}
 	fork.State, fork.SeededIn = metadata.ContextReady, f.cat.Now().Sub(start)
@@ -142,11 +142,13 @@ func (f *forks) free(ctx context.Context, id catalog.ID, owner string) (old meta
 }
 
 // forkFolder makes the folder or state of a context as a copy of another one. The base of the fork is that of its parent.
-func (f *forks) forkFolder(ctx context.Context, from metadata.Context, to catalog.ID, asked uint64) error {
+func (f *forks) forkFolder(ctx context.Context, from, fork metadata.Context, asked uint64) error {
+	to := catalog.ID(fork.ID)
 	spec, err := f.cat.Spec(catalog.ID(from.ID))
 	if err != nil {
 		return err
 	}
+	spec.Labels = fork.Labels
 	return f.cat.Staging.With("fork", func(dir string) error {
 		made := filepath.Join(dir, "folder")
 		if err := f.copyOf(ctx, from, made, asked); err != nil {

@@ -246,6 +246,7 @@ func (s *Seeder) begin(ctx context.Context, f *flight) (metadata.Context, error)
 			return old, err
 		}
 	}
+	f.spec.Labels = f.labels
 	if err := s.cat.KeepSpec(f.id, f.spec); err != nil {
 		return old, err
 	}
@@ -262,7 +263,7 @@ func (s *Seeder) begin(ctx context.Context, f *flight) (metadata.Context, error)
 			rec.OwnerPanel, rec.Explicit = old.OwnerPanel, old.Explicit
 		}
 		if err = s.cat.Store.Contexts().Update(ctx, rec); err == nil {
-			rec.Labels, err = s.label(ctx, f, old.Labels)
+			rec.Labels, err = s.label(ctx, f, old)
 		}
 	}
 	if errors.Is(err, metadata.ErrConflict) {
@@ -272,12 +273,19 @@ func (s *Seeder) begin(ctx context.Context, f *flight) (metadata.Context, error)
 	return rec, err
 }
 
-// label gives the labels of a seeding to a record that an earlier one left, and returns all labels of the record.
-func (s *Seeder) label(ctx context.Context, f *flight, old map[string]string) (map[string]string, error) {
-	if labels.Has(old, f.labels) {
-		return old, nil
+// label gives the labels of a seeding to a record that an earlier one left, and returns all labels of the record. Those of a context that was
+// ready, and whose folder is gone, went with it.
+func (s *Seeder) label(ctx context.Context, f *flight, left metadata.Context) (map[string]string, error) {
+	deleted := left.State == metadata.ContextReady
+	if labels.Has(left.Labels, f.labels) && (!deleted || len(left.Labels) == 0) {
+		return left.Labels, nil
 	}
-	return s.cat.Store.Contexts().SetLabels(ctx, string(f.id), func(old map[string]string) (map[string]string, error) { return labels.Apply(old, f.labels, nil) })
+	return s.cat.Store.Contexts().SetLabels(ctx, string(f.id), func(old map[string]string) (map[string]string, error) {
+		if deleted {
+			old = nil
+		}
+		return labels.Apply(old, f.labels, nil)
+	})
 }
 
 // zonesOf gives a new context the zones beside its panel's source.
