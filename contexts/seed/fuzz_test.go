@@ -30,7 +30,7 @@ func FuzzIgnore(f *testing.F) {
 				t.Errorf("%q is left out by nothing", name)
 			}
 		}
-		if took := time.Since(begun); took > time.Second {
+		if took := time.Since(begun); took > 5*time.Second { // other programs may have the processor
 			t.Errorf("%q took %v with %q", text, took, name)
 		}
 	})

@@ -116,7 +116,7 @@ func FuzzGlob(f *testing.F) {
 			}
 			begun := time.Now()
 			matches := set.match(rel)
-			if took := time.Since(begun); took > time.Second {
+			if took := time.Since(begun); took > 5*time.Second { // other programs may have the processor
 				t.Errorf("%q took %v with %q", pattern, took, rel)
 			}
 			dir, _, ok := cutLast(rel)
