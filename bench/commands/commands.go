@@ -125,7 +125,7 @@ func (m metrics) text() string {
 	t.Add(fmt.Sprintf("100 idle sandboxes: their %.0f processes", of["processes"]), fmt.Sprintf("%.1f MiB", of["processes-MiB"]), "", "")
 	return t.String() + fmt.Sprintf("\n`true` and bwrap with the same options run in turns, in new sandboxes each; the median of bwrap was %s. "+
 		"In a shared sandbox `true` took %s; it runs in turns with a fork and exec of `true` by the server and a message to and fro through a pair of sockets. The first step "+
-		"of a command is the server's program, which sets limits and has Landlock restrict the command to its paths; the line below has it on both sides. The output of `head -c 1G /dev/zero` "+
+		"of a command is the server's program, which sets limits and has Landlock restrict the command to its paths; a shared sandbox keeps it ready, and the line below has it in the plain fork and exec as well. The output of `head -c 1G /dev/zero` "+
 		"goes to the file from which callers read it, and in turns into a pipe of which a program reads 64 KiB at a time. A sandbox runs `sleep`. The memory of "+
 		"processes is their proportional set size (what several share is counted once); heap and stacks are what the sandboxes add after a collection.\n", report.Duration(bwrap), report.Duration(time.Duration(m[shared]["shared-µs"]*float64(time.Microsecond))))
 }
