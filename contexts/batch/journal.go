@@ -26,7 +26,7 @@ type action struct {
 	Kind actionKind `json:"kind"`
 	From rawPath    `json:"from,omitempty"`
 	To   rawPath    `json:"to"`
-	// Ino is the inode at From before an exchange.
+	// Ino is the inode at From before an exchange, or before the move of a directory.
 	Ino uint64 `json:"ino,omitempty"`
 	// Size and Mtime are those of the file or link at From.
 	Size  int64 `json:"size,omitempty"`

@@ -79,8 +79,9 @@ type op struct {
 	made *staged
 	// was is the file or link that the op changes or moves; nil for a directory, and if there is none.
 	was *basis
-	// isDir says that from is a directory.
+	// isDir says that from is a directory, whose inode is ino; 0 if an earlier step makes it.
 	isDir bool
+	ino   uint64
 	// mode and oldMode are permission bits.
 	mode, oldMode uint32
 }

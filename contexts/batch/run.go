@@ -152,7 +152,7 @@ func (b *Batch) stage(ctx context.Context, o op, sync bool) (action, error) {
 
 // moving is the action that moves what is at the path of an op.
 func moving(kind actionKind, o op, to string) action {
-	a := action{Kind: kind, From: rawPath(o.from), To: rawPath(to), Dir: o.isDir}
+	a := action{Kind: kind, From: rawPath(o.from), To: rawPath(to), Dir: o.isDir, Ino: o.ino}
 	if o.was != nil {
 		st := o.was.attributes()
 		a.Size, a.Mtime = st.Size, st.MtimeNs

@@ -253,7 +253,7 @@ func (p *plan) rename(i int, s *Step) error {
 		p.away(i, to.is)
 	}
 	e := from.is
-	p.add(op{step: i, kind: opMove, from: e.path(), to: to.path(), isDir: e.isDir(), was: e.basis()})
+	p.add(op{step: i, kind: opMove, from: e.path(), to: to.path(), isDir: e.isDir(), ino: e.st.Ino, was: e.basis()})
 	e.moved = true
 	p.vacate(e)
 	p.put(to, e)

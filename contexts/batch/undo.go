@@ -101,7 +101,10 @@ func moveBack(p *tree.Places, a action) error {
 			return nil
 		}
 	}
-	if a.Dir { // a move of a lower directory that was interrupted leaves some of it
+	if a.Dir {
+		if begun, err := a.begun(p); err != nil || !begun {
+			return gone(err)
+		}
 		if err := p.Remove(context.Background(), from); err != nil {
 			return err
 		}
@@ -114,6 +117,16 @@ func moveBack(p *tree.Places, a action) error {
 		return err
 	}
 	return p.Remove(context.Background(), to)
+}
+
+// begun reports whether the move of a directory was begun. What a program has put at To since is not what was moved: it has not all files
+// that are at From. A move of a lower directory that was interrupted leaves some of them, which are at To as well.
+func (a action) begun(p *tree.Places) (bool, error) {
+	old, err := p.Lstat(string(a.From))
+	if err != nil || a.Ino == 0 || old.Ino != a.Ino { // an earlier version's journal does not say
+		return true, gone(err)
+	}
+	return p.Covers(context.Background(), string(a.From), string(a.To))
 }
 
 // moves reports whether a file is the one that the action puts at To, unchanged. An earlier version's journal does not say.

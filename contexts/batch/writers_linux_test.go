@@ -215,3 +215,59 @@ func TestBatchReplacesTwoNamesOfOneFile(t *testing.T) {
 		t.Errorf("the link holds %q (%v), and the batch returned %v", text, readErr, err)
 	}
 }
+
+// TestRecoverKeepsADirectoryWhoseMoveWasNotBegun kills a batch before it moves a directory. A program then makes another directory, or a copy,
+// where the first was to go.
+func TestRecoverKeepsADirectoryWhoseMoveWasNotBegun(t *testing.T) {
+	t.Parallel()
+	for name, program := range map[string]func(dir string) error{
+		"nothing":  func(string) error { return nil },
+		"an empty": func(dir string) error { return os.Mkdir(filepath.Join(dir, "to"), 0o755) },
+		"its own": func(dir string) error {
+			return errors.Join(os.Mkdir(filepath.Join(dir, "to"), 0o755), os.WriteFile(filepath.Join(dir, "to", "own"), []byte(saved), 0o600))
+		},
+		"of a name": func(dir string) error {
+			return errors.Join(os.Mkdir(filepath.Join(dir, "to"), 0o755), os.WriteFile(filepath.Join(dir, "to", "file"), []byte(saved), 0o600))
+		},
+	} {
+		w := newWorld(t, t.TempDir())
+		t.Cleanup(func() { _ = w.root.Close() })
+		if err := errors.Join(os.MkdirAll(filepath.Join(w.dir, "from", "below"), 0o755), os.WriteFile(filepath.Join(w.dir, "from", "file"), []byte("kept"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		killAt(t, "begin", func(point func(string)) error {
+			return w.run([]batch.Step{{Kind: batch.Rename, Path: "from", Dest: "to"}}, point)
+		})
+		if err := program(w.dir); err != nil {
+			t.Fatal(err)
+		}
+		hidden, err := filepath.Glob(filepath.Join(w.dir, rootfs.ReservedPrefix+"*"))
+		if err != nil || len(hidden) != 1 {
+			t.Fatalf("%v, %v", hidden, err)
+		}
+		want := strings.ReplaceAll(w.tree(), "drwx------ "+filepath.Base(hidden[0])+"\n", "")
+		if err := batch.Recover(t.Context(), w.root, w.journal); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.tree(); got != want {
+			t.Errorf("%s: the tree is\n%s, want\n%s", name, got, want)
+		}
+	}
+}
+
+// killAt runs a batch that ends at a phase as by a kill.
+func killAt(t *testing.T, phase string, run func(point func(string)) error) {
+	t.Helper()
+	killed := errors.New("killed")
+	defer func() {
+		if got := recover(); got != killed { //nolint:errorlint // it is what was panicked with
+			t.Fatalf("the batch was not killed: %v", got)
+		}
+	}()
+	err := run(func(at string) {
+		if at == phase {
+			panic(killed)
+		}
+	})
+	t.Fatalf("the batch ended: %v", err)
+}

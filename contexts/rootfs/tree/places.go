@@ -153,6 +153,36 @@ func (p *Places) Remove(ctx context.Context, name string) error {
 	return err
 }
 
+// Covers reports whether everything below a directory is below another one too, under the same names: directories, and for the rest the
+// same files.
+func (p *Places) Covers(ctx context.Context, dir, other string) (covered bool, err error) {
+	nodes, err := nodesOf(p.tree)
+	if err != nil {
+		return false, err
+	}
+	covered = true
+	err = Walk(ctx, nodes, dir, WalkOptions{Stats: true}, func(rel string, e node.Entry, err error) error {
+		if err != nil {
+			return err
+		}
+		st, err := p.Lstat(path.Join(other, rel))
+		if err != nil && unlessGone(err) != nil {
+			return err
+		}
+		if covered = err == nil && e.Stat != nil && (st.IsDir() && e.Stat.IsDir() || st.Ino == e.Stat.Ino); !covered {
+			return errUncovered
+		}
+		return nil
+	})
+	if errors.Is(err, errUncovered) {
+		err = nil
+	}
+	return covered, err
+}
+
+// errUncovered ends a walk.
+var errUncovered = errors.New("a file is missing")
+
 // NewFile says what Create makes.
 type NewFile struct {
 	// Content is the file's; nil means that of the file at From.
