@@ -56,8 +56,12 @@ func (a *app) attachCommand() *cobra.Command {
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "show first what the command has written before")
 	cmd.RunE = a.withHost(func(ctx context.Context, c *client.Client, args []string) error {
 		p, err := a.processNamed(ctx, c, args[0])
+		var misuse *usageError
+		if err != nil && !errors.As(err, &misuse) {
+			err = &execFailure{err}
+		}
 		if err != nil {
-			return &execFailure{err}
+			return err
 		}
 		open := &ctxfsv1.AttachOpen{ProcessId: p.GetProcessId(), StdoutOffset: p.GetStdoutBytes(), StderrOffset: p.GetStderrBytes()}
 		if all {

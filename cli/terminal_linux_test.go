@@ -252,7 +252,7 @@ func TestCommandsByName(t *testing.T) {
 		{[]string{"exec", "--name", "a b", "panels/a", "--", "true"}, 125, `bad name "a b"`},
 		{[]string{"exec", "--label", "x", "panels/a", "--", "true"}, 2, "KEY=VALUE"},
 		{[]string{"attach", "nope"}, 2, "'ctxfs ps -a'"},
-		{[]string{"attach", "p-nope"}, 1, "'ctxfs ps -a'"},
+		{[]string{"attach", "p-nope"}, 125, "'ctxfs ps -a'"},
 		{[]string{"kill", "nope"}, 2, "'ctxfs ps -a'"},
 	} {
 		if code, _, stderr := s.run(c.args...); code != c.code || !strings.Contains(stderr, c.stderr) {

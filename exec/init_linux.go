@@ -59,6 +59,8 @@ type order struct {
 type launch struct {
 	entry.Order
 	Dir string
+	// Spare has init keep a spare for the next command.
+	Spare bool `json:",omitempty"`
 }
 
 // report is a message of init.
@@ -114,9 +116,7 @@ func runInit(job string, fd int, argv []string) error {
 	if !ok {
 		return errors.New("the descriptor is no socket pair")
 	}
-	d := &initd{engine: engine, running: map[uint32]*os.Process{}, spares: make(chan *spare, 1)}
-	d.refill()
-	return d.serve()
+	return (&initd{engine: engine, running: map[uint32]*os.Process{}, spares: make(chan *spare, 1)}).serve()
 }
 
 // greet reports to the engine that the program runs. With a network it listens on the addresses of the proxy, and passes the sockets.
@@ -258,7 +258,7 @@ func (d *initd) serve() error {
 // start starts a command. The engine does not send an ID twice.
 func (d *initd) start(id uint32, files []*os.File) {
 	defer closeAll(files)
-	process, err := d.begin(files)
+	process, keepSpare, err := d.begin(files)
 	if err != nil {
 		d.say(report{ID: id, Error: err.Error()})
 		return
@@ -267,32 +267,37 @@ func (d *initd) start(id uint32, files []*os.File) {
 	d.running[id] = process
 	d.mu.Unlock()
 	d.say(report{ID: id, Started: true})
-	go d.await(id, process)
+	go d.await(id, process, keepSpare)
 }
 
-func (d *initd) begin(files []*os.File) (*os.Process, error) {
+func (d *initd) begin(files []*os.File) (p *os.Process, keepSpare bool, err error) {
 	if len(files) != 5 {
-		return nil, fmt.Errorf("%d files instead of 5", len(files))
+		return nil, false, fmt.Errorf("%d files instead of 5", len(files))
 	}
 	var l launch
 	if err := json.NewDecoder(files[0]).Decode(&l); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	dir, err := unix.Open(l.Dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, &os.PathError{Op: "chdir", Path: l.Dir, Err: err}
+		return nil, false, &os.PathError{Op: "chdir", Path: l.Dir, Err: err}
 	}
 	at := os.NewFile(uintptr(dir), l.Dir)
 	defer at.Close()
 	if _, err := files[0].Seek(0, io.SeekStart); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return d.launch(slices.Concat([]*os.File{at}, files[1:], files[:1]))
+	p, err = d.launch(slices.Concat([]*os.File{at}, files[1:], files[:1]))
+	return p, l.Spare, err
 }
 
 // await waits for the end of a command, kills what is left of its session, and reports the exit.
-func (d *initd) await(id uint32, p *os.Process) {
-	refill := time.AfterFunc(refillAfter, d.refill)
+func (d *initd) await(id uint32, p *os.Process, keepSpare bool) {
+	refill := time.AfterFunc(refillAfter, func() {
+		if keepSpare {
+			d.refill()
+		}
+	})
 	var info unix.Siginfo
 	for { // not reaped: the session keeps its number
 		if err := unix.Waitid(unix.P_PID, p.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil); !errors.Is(err, unix.EINTR) {
@@ -312,7 +317,7 @@ func (d *initd) await(id uint32, p *os.Process) {
 		}
 	}
 	d.say(r)
-	if refill.Stop() {
+	if refill.Stop() && keepSpare {
 		d.refill()
 	}
 }

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -31,6 +32,8 @@ const (
 	// orderTime bounds how long init takes to accept a message, and obeyTime to end a command that is killed. Then the sandbox is ended.
 	orderTime = 5 * time.Second
 	obeyTime  = 5 * time.Second
+	// leastForSpare is the least limit of processes with which init keeps a spare, whose threads count, too.
+	leastForSpare = 64
 )
 
 // roomKey names a shared sandbox.
@@ -411,7 +414,8 @@ func (m *member) begin(user User, l *plumbing) error {
 		return err
 	}
 	m.output, m.tty = standard.output, standard.tty
-	spec, err := json.Marshal(launch{entry.Order{Step: p.cmd.Limits.step(), Argv: p.cmd.Argv}, p.dir})
+	spare := cmp.Or(p.cmd.Limits.Processes, defaultProcesses) >= leastForSpare
+	spec, err := json.Marshal(launch{entry.Order{Step: p.cmd.Limits.step(), Argv: p.cmd.Argv}, p.dir, spare})
 	if err != nil {
 		return err
 	}
