@@ -1,6 +1,7 @@
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { chmod, mkdir, mkdtemp, readFile, rm, watch, writeFile } from "node:fs/promises";
+import { watch } from "node:fs";
+import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { getuid } from "node:process";
@@ -117,17 +118,21 @@ async function makeRepository(dir: string, files: Files): Promise<void> {
 async function serve(workspace: string, flags: string[]): Promise<ChildProcess> {
   const ready = join(workspace, "ready");
   const given = new AbortController();
+  // It watches at once: the one of fs/promises begins when it is first asked, and misses a file that is there by then.
   const changes = watch(workspace, { signal: AbortSignal.any([given.signal, AbortSignal.timeout(60_000)]) });
+  const appeared = new Promise<boolean>((resolve) => {
+    changes.on("change", (_, name) => { if (name === "ready") resolve(true); });
+    changes.on("error", () => { resolve(false); });
+    changes.on("close", () => { resolve(false); });
+  });
   const args = ["serve", "--workspace", workspace, "--ready-file", ready, "--exit-on-stdin-close", ...flags];
   const child = spawn(binary(), args, { stdio: ["pipe", "ignore", "pipe"] });
   let log = "";
   child.stderr.on("data", (text) => { log = (log + String(text)).slice(-4000); });
   child.once("exit", () => { given.abort(); });
-  try {
-    for await (const { filename } of changes) if (filename === "ready") return child;
-  } catch (error) {
-    throw new Error(`ctxfs serve did not start:\n${log}`, { cause: error });
-  }
+  const started = await appeared;
+  changes.close();
+  if (started) return child;
   throw new Error(`ctxfs serve did not start:\n${log}`);
 }
 
