@@ -1,6 +1,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, mkdtemp, readFile, rm, watch, writeFile } from "node:fs/promises";
+import { watch } from "node:fs";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -58,18 +59,22 @@ async function serve(workspace: string, flags: string[]): Promise<ChildProcess> 
   const ready = join(workspace, "ready");
   await rm(ready, { force: true });
   const given = new AbortController();
-  const changes = watch(workspace, { signal: AbortSignal.any([given.signal, AbortSignal.timeout(20_000)]) });
+  // It watches at once: the one of fs/promises begins when it is first asked, and misses a file that is there by then.
+  const changes = watch(workspace, { signal: AbortSignal.any([given.signal, AbortSignal.timeout(60_000)]) });
+  const appeared = new Promise<boolean>((resolve) => {
+    changes.on("change", (_, name) => { if (name === "ready") resolve(true); });
+    changes.on("error", () => { resolve(false); });
+    changes.on("close", () => { resolve(false); });
+  });
   const args = ["serve", "--workspace", workspace, "--seed-root", "repo", "--ready-file", ready, "--exit-on-stdin-close", ...flags];
   const child = spawn(binary(), args, { stdio: ["pipe", "ignore", "pipe"] });
   let log = "";
   child.stderr.on("data", (text) => { log = (log + String(text)).slice(-4000); });
   child.once("exit", () => { given.abort(); });
-  try {
-    for await (const { filename } of changes) if (filename === "ready") return child;
-  } catch (error) {
-    throw new Error(`ctxfs serve did not start:\n${log}`, { cause: error });
-  }
-  return child;
+  const started = await appeared;
+  changes.close();
+  if (started) return child;
+  throw new Error(`ctxfs serve did not start:\n${log}`);
 }
 
 async function end(child: ChildProcess, signal: NodeJS.Signals): Promise<void> {
