@@ -50,6 +50,7 @@ test("a context that opens later appears by itself", async ({ page }) => {
 
 test("a file is found and read by keyboard alone", async ({ page }) => {
   await signIn(page);
+  await expect(page.locator("tbody tr").first()).toBeVisible(); // the list has the keys
   await page.keyboard.press("/");
   await page.keyboard.type("ada");
   await expect(page.locator("tbody tr")).toHaveCount(1);
