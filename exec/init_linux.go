@@ -59,7 +59,7 @@ type order struct {
 type launch struct {
 	entry.Order
 	Dir string
-	// Spare has init keep a spare for the next command.
+	// Spare has init make a spare for the next command.
 	Spare bool `json:",omitempty"`
 }
 
@@ -189,14 +189,19 @@ func newSpare() (*spare, error) {
 	return &spare{p, ours}, nil
 }
 
-// become has the spare become a command. It fails if the spare has ended.
+// become has the spare become a command. It fails, and reaps the spare, if a command of the sandbox has killed it.
 func (s *spare) become(files []*os.File) error {
 	defer s.socket.Close()
 	fds := make([]int, len(files))
 	for i, f := range files {
 		fds[i] = int(f.Fd())
 	}
-	return unix.Sendmsg(int(s.socket.Fd()), []byte{0}, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+	err := unix.Sendmsg(int(s.socket.Fd()), []byte{0}, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+	if err != nil {
+		_ = s.process.Kill() // it may have ended, or be stopped
+		_, _ = s.process.Wait()
+	}
+	return err
 }
 
 // refill makes the spare for the next command, unless there is one. Without one the next command waits for its own.
@@ -222,18 +227,13 @@ func (d *initd) launch(files []*os.File) (*os.Process, error) {
 		if s.become(files) == nil {
 			return s.process, nil
 		}
-		_, _ = s.process.Wait() // a command of the sandbox killed it
 	default:
 	}
 	s, err := newSpare()
 	if err != nil {
 		return nil, err
 	}
-	if err := s.become(files); err != nil {
-		_, _ = s.process.Wait() // it has ended
-		return nil, err
-	}
-	return s.process, nil
+	return s.process, s.become(files)
 }
 
 func (d *initd) serve() error {
@@ -352,7 +352,7 @@ func killSession(session int) {
 func processes() []string {
 	dir, err := os.Open("/proc")
 	if err != nil {
-		return nil // the sandbox ends
+		return nil // what is left ends with the sandbox
 	}
 	defer dir.Close()
 	names, _ := dir.Readdirnames(-1) // those that could be read

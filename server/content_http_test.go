@@ -480,7 +480,7 @@ func TestContentWithoutContent(t *testing.T) {
 func TestASlowReaderIsNotCutOff(t *testing.T) {
 	t.Parallel()
 	cfg := sessionConfig(t)
-	cfg.Keepalive = 5 * time.Second // a part takes a second, or more on a busy machine; all take eight
+	cfg.Keepalive = 5 * time.Second // a part takes half a second, or more on a busy machine; all take eight seconds
 	r := start(t, cfg)
 	token := r.openPanel(t, "p").GetToken()
 	const size, step, pace = 2 << 20, 16 << 10, 60 * time.Millisecond

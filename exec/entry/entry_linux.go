@@ -47,7 +47,8 @@ func start(step string, argv []string) (code int, err error) {
 	return enter(s, argv)
 }
 
-// await returns if it fails. Other commands run as the same user: they cannot look into a spare.
+// await returns if it fails. Other commands run as the same user: they cannot look into a spare that waits. Before and after that it is open to them
+// as every command of their sandbox is.
 func await(socket string) (code int, err error) {
 	fd, err := strconv.Atoi(socket)
 	if err == nil {
