@@ -3,7 +3,6 @@
 SHELL := /bin/bash
 
 GO        ?= go
-TOOL      := $(GO) tool -modfile=tools/go.mod
 VERSION   := $(shell cat VERSION)
 LDFLAGS   := -s -w -X main.version=$(VERSION)
 BIN       := bin/ctxfs
@@ -12,8 +11,15 @@ WORKSPACE ?= .
 BENCHES   := review git gateway agents sandbox exec records
 # The linter's cache holds absolute paths: one that checkouts share reports files of another by names that no exclusion knows.
 export GOLANGCI_LINT_CACHE := $(CURDIR)/bin/lint-cache
-# gcc and libc are what the race detector links with. The target lint vets the tests. Many of them wait: four run at once.
-RACE      := scripts/scratch env CGO_ENABLED=1 $(GO) test -race -vet=off -timeout 25m -parallel 4
+# The target lint vets the tests. Many tests wait: four of a package run at once. The timeout only stops a test that hangs.
+GOTEST    := $(CURDIR)/scripts/tool gotestsum --format pkgname --format-hide-empty-pkg --
+GOFLAGS_  := -count=1 -vet=off -timeout 25m -parallel 4
+# SQLite is C that was translated to Go: the race detector's checks of its pointers cost a fifth of the time, and find nothing of ours.
+RACE      := env CGO_ENABLED=1 $(GOTEST) -race '-gcflags=modernc.org/...=-d=checkptr=0' $(GOFLAGS_)
+# The packages whose point is concurrency.
+RACED     := ./session/... ./contexts/gate/... ./contexts/feed/... ./internal/budget ./internal/codec ./internal/webconn ./fsservice/... ./client ./exec/... ./runner/...
+# The longest first, so that none ends alone.
+LONGEST   := ./server ./internal/attack ./contexts ./exec
 
 .PHONY: help
 help: ## Explains each target
@@ -36,37 +42,35 @@ demo: need-git build ## Shows the whole main job on a server of its own; fails w
 	@scripts/demo $(BIN)
 
 .PHONY: test
-test: need-git need-gcc need-node need-chromium want-tools ## Runs everything that decides whether a change lands
-	@scripts/scratch $(MAKE) --no-print-directory test-all
+test: need-test ## Runs what decides whether a change lands: at most 12 minutes on 2 cores, 18 when it also downloads and builds everything
+	@scripts/scratch scripts/parts 'test-go test-race' 'lint check-generate check-cross-changed test-ts test-console'
 
-.PHONY: test-all
-test-all:
-	@# The tests under the race detector often wait: the other targets run beside them, one after the other.
-	@$(MAKE) --no-print-directory test-race & race=$$!; \
-	$(MAKE) --no-print-directory lint check-generate check-cross test-ts test-console test-plain test-fuzz || { kill $$race; wait $$race; exit 1; }; \
-	wait $$race
+.PHONY: test-full
+test-full: need-test need-full ## Runs what decides before a release: make test, and everything that takes longer (about two hours)
+	@scripts/scratch scripts/parts 'test-go-full test-race-full attack test-postgres' 'lint check-generate check-cross test-ts-full test-console-full test-nodes fuzz'
+
+.PHONY: test-go
+test-go: ## Runs each Go test once, without the race detector and without the long forms
+	CGO_ENABLED=0 $(GOTEST) -short $(GOFLAGS_) $(LONGEST) $$($(GO) list ./...)
+	cd bench && CGO_ENABLED=0 $(GOTEST) -short $(GOFLAGS_) ./...
+
+.PHONY: test-go-full
+test-go-full: ## Runs each Go test once, without the race detector, with the long forms
+	CGO_ENABLED=0 $(GOTEST) $(GOFLAGS_) $(LONGEST) $$($(GO) list ./...)
+	cd bench && CGO_ENABLED=0 $(GOTEST) $(GOFLAGS_) ./...
 
 .PHONY: test-race
-test-race: need-gcc want-tools ## Runs all tests under the race detector, but for the attacks and the benchmarks
-	@# The longest first, and then those that wait most, so that none ends alone.
-	$(RACE) ./server ./contexts ./server/command ./internal/ledger $$($(GO) list ./... | grep -v '/internal/attack$$')
+test-race: ## Runs the packages whose point is concurrency under the race detector, and a quarter of server that the commit chooses
+	$(RACE) -short $(RACED)
+	$(RACE) -short -run "$$(scripts/quarter server)" ./server
 
-.PHONY: test-plain
-test-plain: need-git want-tools ## Runs the attacks, which make more attempts without the race detector, and the tests of the benchmarks
-	scripts/scratch $(GO) test -vet=off -timeout 25m ./internal/attack
-	cd bench && ../scripts/scratch $(GO) test -vet=off -timeout 25m ./...
-
-.PHONY: test-quick
-test-quick: ## Runs all Go tests without the race detector, in the TMPDIR that is set
-	$(GO) test -timeout 5m ./...
+.PHONY: test-race-full
+test-race-full: ## Runs all tests under the race detector
+	$(RACE) $(LONGEST) $$($(GO) list ./...)
 
 .PHONY: test-postgres
 test-postgres: need-git need-postgres ## Runs the tests of the server and of the ledger with the records in a PostgreSQL that they start (some minutes)
-	CTXFS_TEST_METADATA=postgres $(GO) test -vet=off -timeout 25m ./metadata/... ./server ./internal/ledger
-
-.PHONY: test-fuzz
-test-fuzz: ## Fuzzes each parser of untrusted input for a second
-	scripts/fuzz 1s
+	CTXFS_TEST_METADATA=postgres $(GOTEST) $(GOFLAGS_) ./metadata/... ./server ./internal/ledger
 
 .PHONY: test-ts
 test-ts: need-git need-node need-chromium want-tools ## Checks and tests the npm client, in Node and in Chromium, and in short on the versions of Node that test-nodes installed
@@ -192,25 +196,27 @@ soak: need-git ## Keeps 200 panels at work for SOAK (10m), by DRIVER (copy), whi
 .PHONY: lint
 lint: ## Vets and lints the Go code, the protos and the layering
 	scripts/check-modules
-	$(TOOL) golangci-lint run --allow-parallel-runners
-	cd bench && $(GO) tool -modfile=../tools/go.mod golangci-lint run --allow-parallel-runners --config ../.golangci.yml
-	$(TOOL) buf lint
-	$(TOOL) buf format --diff --exit-code
+	scripts/tool golangci-lint run --allow-parallel-runners
+	cd bench && ../scripts/tool golangci-lint run --allow-parallel-runners --config ../.golangci.yml
+	scripts/tool buf lint
+	scripts/tool buf format --diff --exit-code
 	scripts/changelog --check
 
 .PHONY: generate
 generate: ## Generates the Go code of the protos, their manual and docs/reference
-	$(TOOL) buf generate
-	$(TOOL) buf build --path proto/ctxfs/v1 --exclude-imports --as-file-descriptor-set -o internal/manual/ctxfs.binpb
+	scripts/tool buf generate
+	scripts/tool buf build --path proto/ctxfs/v1 --exclude-imports --as-file-descriptor-set -o internal/manual/ctxfs.binpb
 	$(GO) run ./scripts/reference docs/reference
 
 .PHONY: check-generate
 check-generate: ## Fails when generated code or docs/reference are not what the protos and the commands say
 	scripts/check-generate
 
-.PHONY: check-cross
+.PHONY: check-cross check-cross-changed
 check-cross: ## Type-checks for darwin and windows, tests included
-	$(GO) run -modfile=tools/go.mod scripts/crosscheck.go darwin windows
+	scripts/check-cross
+check-cross-changed:
+	scripts/check-cross --changed
 
 .PHONY: grpcurl
 grpcurl: ## Builds bin/grpcurl
@@ -238,11 +244,12 @@ release-check: release ## Builds the release of HEAD again elsewhere, and compar
 clean: ## Removes what the targets made
 	rm -rf bin dist
 
-.PHONY: want-tools
-want-tools: # Without them the tests of agents' tools, of the progress bar, of commands in contexts, of sites beside nginx and in Firefox, and of records in PostgreSQL are skipped.
-	-@scripts/setup rg fdfind rsync tmux bwrap nginx postgres firefox-esr
-
-.PHONY: need-git need-gcc need-node need-chromium need-postgres
+.PHONY: need-test need-full need-git need-gcc need-node need-chromium need-postgres
+# gcc and libc are what the race detector links with. With the others no test of agents' tools, of the progress bar and of commands is skipped.
+need-test: need-node
+	@scripts/setup git gcc chromium rg fdfind rsync tmux bwrap
+need-full:
+	@scripts/setup nginx postgres firefox-esr
 need-git:
 	@scripts/setup git
 need-postgres:
