@@ -94,8 +94,18 @@ type Socket struct {
 	writing sync.Mutex
 	// farewell is set when a close was sent.
 	farewell bool
-	// answering is set while a pong is sent.
-	answering atomic.Bool
+	// answers is what a client's end sends in the background. next is the newest frame that waits; sending says that sendAnswers runs.
+	answers struct {
+		sync.Mutex
+		next    *answer
+		sending bool
+	}
+}
+
+// answer is a control frame that answers one of the other end.
+type answer struct {
+	op      byte
+	content []byte
 }
 
 // NewSocket returns a Socket that takes messages of up to limit bytes.
@@ -311,19 +321,34 @@ func (s *Socket) control() error {
 }
 
 // answer answers a control frame. A client must never block in it, since its receive can be interrupted: it answers in the
-// background, and only one of several pings that come meanwhile.
+// background. Of several frames that arrive meanwhile it answers the newest, as RFC 6455, section 5.5.3, allows.
 func (s *Socket) answer(op byte, content []byte) error {
 	if s.Server {
 		return s.write(op, len(content), bytesOf(content))
 	}
-	if s.answering.CompareAndSwap(false, true) {
-		content = slices.Clone(content)
-		go func() {
-			defer s.answering.Store(false)
-			_ = s.write(op, len(content), bytesOf(content)) // the receiving goroutine sees the end of the connection
-		}()
+	s.answers.Lock()
+	defer s.answers.Unlock()
+	s.answers.next = &answer{op, slices.Clone(content)}
+	if !s.answers.sending {
+		s.answers.sending = true
+		go s.sendAnswers()
 	}
 	return nil
+}
+
+// sendAnswers sends answers until none is left. A failed write ends the connection, which the receiving goroutine sees.
+func (s *Socket) sendAnswers() {
+	for a := s.nextAnswer(); a != nil; a = s.nextAnswer() {
+		_ = s.write(a.op, len(a.content), bytesOf(a.content))
+	}
+}
+
+func (s *Socket) nextAnswer() *answer {
+	s.answers.Lock()
+	defer s.answers.Unlock()
+	next := s.answers.next
+	s.answers.next, s.answers.sending = nil, next != nil
+	return next
 }
 
 func bytesOf(content []byte) func(b []byte) ([]byte, error) {

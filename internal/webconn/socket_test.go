@@ -14,6 +14,7 @@ import (
 	"os"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -271,6 +272,57 @@ func TestPingsAreAnswered(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestNewestPingIsAnswered has pings arrive at a client while its pong to an earlier one cannot be written. A close that arrives then must be
+// answered too.
+func TestNewestPingIsAnswered(t *testing.T) {
+	for name, c := range map[string]struct{ frames, want string }{
+		"pings": {"\x89\x012\x89\x013", "\x8a1\x8a3"},
+		"close": {"\x89\x012\x88\x02\x03\xe8", "\x8a1\x88\x03\xe8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := net.Pipe() // a write waits for the other end's read
+				socket := webconn.NewSocket(webconn.Config{
+					Conn: &webconn.Conn{Conn: near, Keepalive: time.Hour}, Close: near.Close, Buffers: &webconn.Buffers{},
+				}, limit)
+				received := make(chan error, 1)
+				go func() {
+					_, _, err := socket.Receive()
+					received <- err
+				}()
+				for _, frames := range []string{"\x89\x011", c.frames} {
+					if _, err := io.WriteString(far, frames); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+				}
+				if got := string(append(maskedControl(t, far), maskedControl(t, far)...)); got != c.want {
+					t.Errorf("%q was answered with %q, want %q", c.frames, got, c.want)
+				}
+				_ = far.Close()
+				<-received
+			})
+		})
+	}
+}
+
+// maskedControl reads a control frame of a client, and returns its first byte and its content.
+func maskedControl(t *testing.T, r io.Reader) []byte {
+	t.Helper()
+	head := make([]byte, 6) // two bytes and the mask
+	if _, err := io.ReadFull(r, head); err != nil {
+		t.Fatal(err)
+	}
+	content := make([]byte, head[1]&0x7f)
+	if _, err := io.ReadFull(r, content); err != nil {
+		t.Fatal(err)
+	}
+	for i := range content {
+		content[i] ^= head[2+i%4]
+	}
+	return append(head[:1], content...)
 }
 
 func TestTheOtherEndCloses(t *testing.T) {
