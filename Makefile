@@ -9,8 +9,9 @@ BIN       := bin/ctxfs
 WORKSPACE ?= .
 # What make bench runs after the comparison, each a target of its own.
 BENCHES   := review git gateway agents sandbox exec records
-# The linter's cache holds absolute paths: one that checkouts share reports files of another by names that no exclusion knows.
-export GOLANGCI_LINT_CACHE := $(CURDIR)/bin/lint-cache
+# The linter's cache holds absolute paths: one that checkouts share reports files of another by names that no exclusion knows. scripts/scratch
+# has each checkout at the same path.
+export GOLANGCI_LINT_CACHE := $(if $(filter %/ctxfs/checkout,$(CURDIR)),$(CURDIR:/checkout=/lint),$(CURDIR)/bin/lint-cache)
 # The target lint vets the tests. Many tests wait: four of a package run at once. The timeout only stops a test that hangs.
 GOTEST    := $(CURDIR)/scripts/tool gotestsum --format pkgname --format-hide-empty-pkg --
 GOFLAGS_  := -count=1 -vet=off -timeout 25m -parallel 4
