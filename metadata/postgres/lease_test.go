@@ -63,7 +63,7 @@ func TestLeaseThatIsRenewedIsRefused(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	first, second := newMachine(t, url, "first", 0), newMachine(t, url, "second", 0)
-	pgtest.Shared(t).Exec(t, url, in(url, postgres.LongLeases))
+	pgtest.Shared(t).LongLeases(t, url)
 	lease := first.take(t)
 	keep(t, lease)
 	_, err := second.Take(t.Context(), second.claim)

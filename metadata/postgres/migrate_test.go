@@ -9,8 +9,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/ctxfs/ctxfs/internal/pgtest"
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
@@ -25,10 +24,6 @@ func later(t *testing.T, second string) fs.FS {
 	return fstest.MapFS{initial: {Data: text}, "00002_next.sql": {Data: []byte("-- +goose Up\n" + second)}}
 }
 
-// LongLeases has each renewal extend a lease by another hour, so that a test which runs slowly does not lose it.
-const LongLeases = `CREATE FUNCTION @.extend() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.expires_at := NEW.expires_at + interval '1 h'; RETURN NEW; END $$;
-	CREATE TRIGGER extend BEFORE UPDATE ON @.directory FOR EACH ROW WHEN (NEW.expires_at IS DISTINCT FROM OLD.expires_at) EXECUTE FUNCTION @.extend()`
-
 const next = `ALTER TABLE @.contexts ADD COLUMN next bigint; UPDATE @.contexts SET next = generation;`
 
 // TestSchemaInUseIsNotMigrated: a later version of this program brings neither the schema of a running server up to date, nor that
@@ -36,9 +31,7 @@ const next = `ALTER TABLE @.contexts ADD COLUMN next bigint; UPDATE @.contexts S
 func TestSchemaInUseIsNotMigrated(t *testing.T) {
 	t.Parallel()
 	s := opened(t, nil)
-	if _, err := s.pool.Exec(t.Context(), s.sql(LongLeases), pgx.QueryExecModeSimpleProtocol); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Shared(t).LongLeases(t, s.at.String())
 	want := metadata.Context{ID: "Kept", State: metadata.ContextReady, Generation: 7}
 	if err := s.Contexts().Create(t.Context(), want); err != nil {
 		t.Fatal(err)
