@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -85,7 +84,7 @@ func TestNextVersionCopiesTheDatabase(t *testing.T) {
 		t.Errorf("this version opened the later schema: %v, %v", s, err)
 	}
 
-	old, err := Open(context.Background(), path+".bak-1")
+	old, err := Open(t.Context(), path+".bak-1")
 	if err != nil {
 		t.Fatal(err)
 	}
