@@ -95,6 +95,7 @@ func TestServerOfAnotherMachineKeepsTheDirectory(t *testing.T) {
 	if err := first.wait(); err != nil {
 		t.Fatal(err)
 	}
+	pgtest.Shared(t).LongLeases(t, cfg.Metadata)
 	lease, err := openPostgres(t, cfg.Metadata).Take(t.Context(), otherMachine(t, cfg))
 	if err != nil {
 		t.Fatal(err)
@@ -126,10 +127,14 @@ func TestServerStopsWhenAnotherMachineTakesTheDirectory(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(context.Background()) }()
 	schema := cfg.Metadata[strings.LastIndex(cfg.Metadata, "=")+1:]
-	pgtest.Shared(t).Exec(t, cfg.Metadata, "UPDATE "+schema+".directory SET expires_at = NULL")
-	lease, err := openPostgres(t, cfg.Metadata).Take(t.Context(), otherMachine(t, cfg))
-	if err != nil {
-		t.Fatal(err)
+	other, claim := openPostgres(t, cfg.Metadata), otherMachine(t, cfg)
+	var lease *postgres.Lease
+	for held := (*postgres.HeldError)(nil); lease == nil; {
+		pgtest.Shared(t).Exec(t, cfg.Metadata, "UPDATE "+schema+".directory SET expires_at = NULL")
+		// The server may renew the lease first.
+		if lease, err = other.Take(t.Context(), claim); err != nil && !errors.As(err, &held) {
+			t.Fatal(err)
+		}
 	}
 	if err := <-served; !errors.Is(err, postgres.ErrLeaseLost) || !strings.Contains(err.Error(), "other-machine") {
 		t.Errorf("Serve returned %v", err)

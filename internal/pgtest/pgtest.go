@@ -332,6 +332,16 @@ func (s *Server) Query(t testing.TB, url, query string) (column []string) {
 	return column
 }
 
+// LongLeases has each renewal of a lease in the schema of a URL last an hour longer, so that a test which runs slowly does not lose it.
+func (s *Server) LongLeases(t testing.TB, url string) {
+	t.Helper()
+	_, schema, _ := strings.Cut(url, "search_path=")
+	s.Exec(t, url, strings.ReplaceAll(`CREATE FUNCTION @.extend() RETURNS trigger LANGUAGE plpgsql AS
+		$$ BEGIN NEW.expires_at := NEW.expires_at + interval '1 h'; RETURN NEW; END $$`, "@", schema),
+		strings.ReplaceAll(`CREATE TRIGGER extend BEFORE UPDATE ON @.directory FOR EACH ROW
+		WHEN (NEW.expires_at IS DISTINCT FROM OLD.expires_at) EXECUTE FUNCTION @.extend()`, "@", schema))
+}
+
 // Env is "postgres" if servers of tests keep their records in PostgreSQL. It is the URL of a database in a process of the tests that
 // cannot start PostgreSQL.
 const Env = "CTXFS_TEST_METADATA"

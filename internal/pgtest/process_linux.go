@@ -45,7 +45,7 @@ func (p *process) ended() bool {
 }
 
 // killTime bounds how long kill waits for the backends, which are not this process's children.
-const killTime = 30 * time.Second
+const killTime = 2 * time.Minute
 
 // kill ends the postmaster and its children at once, and waits for them: the shared memory of one that is left keeps the next postmaster
 // from starting. A stopped postmaster starts no further one.

@@ -82,7 +82,7 @@ func Run(t testing.TB, workspace string, change func(*server.Config), deps serve
 			if err != nil {
 				t.Errorf("serve: %v", err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Error("the server did not stop")
 		}
 	})}

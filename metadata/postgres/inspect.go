@@ -36,7 +36,7 @@ func Inspect(ctx context.Context, at *Address) (r Report, err error) {
 	}
 	defer pool.Close()
 	s := &Store{pool: pool, at: at}
-	p, closeProvider, err := s.provider()
+	p, closeProvider, err := s.provider(own())
 	if err != nil {
 		return r, at.failed("look at the database", err)
 	}

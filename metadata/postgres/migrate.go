@@ -18,8 +18,17 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-//go:embed migrations/*.sql
+//go:embed migrations
 var embedded embed.FS
+
+// own returns the migrations of this program.
+func own() fs.FS {
+	migrations, err := fs.Sub(embedded, "migrations")
+	if err != nil {
+		panic(err) // the name is valid
+	}
+	return migrations
+}
 
 // versions is the table with the schema's version. A schema that has it is ours.
 const versions = "ctxfs_version"
@@ -97,15 +106,12 @@ func (s *Store) look(ctx context.Context, tx pgx.Tx) (f facts, err error) {
 	return f, err
 }
 
-// directoryVersion is the first version of the schema with the table directory.
-const directoryVersion = 2
-
 // prepare checks the database and brings the schema up to date. A lock of its transaction keeps other starts out; goose works
 // on a second connection meanwhile, and each migration is a transaction of its own.
-func (s *Store) prepare(ctx context.Context, c Claim) error {
+func (s *Store) prepare(ctx context.Context, c Claim, migrations fs.FS) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, migrateTime, errTooSlow)
 	defer cancel()
-	p, closeProvider, err := s.provider()
+	p, closeProvider, err := s.provider(migrations)
 	if err != nil {
 		return err
 	}
@@ -122,7 +128,7 @@ func (s *Store) prepare(ctx context.Context, c Claim) error {
 		if current == target {
 			return nil
 		}
-		if current >= directoryVersion {
+		if current > 0 {
 			if err := s.mayMigrate(ctx, tx, c); err != nil {
 				return err
 			}
@@ -191,11 +197,7 @@ func newer(current, known int64) error {
 }
 
 // provider returns what runs the migrations, on one connection of its own.
-func (s *Store) provider() (*goose.Provider, func(), error) {
-	migrations, err := fs.Sub(embedded, "migrations")
-	if err != nil {
-		return nil, nil, err
-	}
+func (s *Store) provider(migrations fs.FS) (*goose.Provider, func(), error) {
 	db := stdlib.OpenDB(*s.at.pool.ConnConfig.Copy())
 	db.SetMaxOpenConns(1)
 	p, err := goose.NewProvider(goose.DialectPostgres, db, qualified{migrations, s.at.schema}, goose.WithTableName(s.at.schema+"."+versions),

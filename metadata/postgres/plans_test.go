@@ -39,8 +39,8 @@ func (h *heard) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQue
 func (h *heard) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // many fills each table with 10,000 records.
-const many = `INSERT INTO @.contexts SELECT 'ctx_'||i, 'ctx_'||i, false, 'p'||i, 'ready', '', 'copy', 'sha256:'||i, 1, 1, 1, now(), 0, false, '', now() FROM generate_series(1, 10000) i;
-	INSERT INTO @.panels SELECT 'p'||i, 'p'||i, 'ctx_'||i, 'ctx_'||i, false, 0, now(), NULL FROM generate_series(1, 10000) i;
+const many = `INSERT INTO @.contexts SELECT 'ctx_'||i, 'ctx_'||i, false, 'p'||i, 'ready', '', 'copy', 'sha256:'||i, 1, 1, 1, now(), 0, false, '', now(), '{}' FROM generate_series(1, 10000) i;
+	INSERT INTO @.panels SELECT 'p'||i, 'p'||i, 'ctx_'||i, 'ctx_'||i, false, 0, now(), NULL, '{}' FROM generate_series(1, 10000) i;
 	INSERT INTO @.tokens SELECT sha256(i::text::bytea), 'p'||i, 'ctx_'||i, false, 0, now(), now() + i * interval '1 h' FROM generate_series(1, 10000) i;
 	INSERT INTO @.layers SELECT 'sha256:'||i, 'workspace', 1, 1, now() FROM generate_series(1, 10000) i;
 	INSERT INTO @.sites SELECT 'site_'||i, sha256(i::text::bytea), 'ctx_'||i, 'p'||i, '{}', now(), now() FROM generate_series(1, 10000) i;

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -35,13 +36,15 @@ var _ metadata.Store = (*Store)(nil)
 // database is a replica, is older than version 13, or if a newer ctxfs or another program made the schema's tables; such an
 // error wraps ErrRefused. One that wraps metadata.ErrUnavailable means that the database did not answer. The schema of another contexts
 // directory than the claim's stays as it is, and so does that of a running server: the error is then that of Take.
-func Open(ctx context.Context, at *Address, c Claim) (*Store, error) {
+func Open(ctx context.Context, at *Address, c Claim) (*Store, error) { return open(ctx, at, c, own()) }
+
+func open(ctx context.Context, at *Address, c Claim, migrations fs.FS) (*Store, error) {
 	pool, err := pgxpool.NewWithConfig(ctx, at.pool.Copy())
 	if err != nil {
 		return nil, at.failed("open the database", err)
 	}
 	s := &Store{pool: pool, at: at}
-	if err := s.prepare(ctx, c); err != nil {
+	if err := s.prepare(ctx, c, migrations); err != nil {
 		pool.Close()
 		return nil, at.failed("open the database", err)
 	}

@@ -10,12 +10,16 @@ import (
 	"os"
 
 	"github.com/pressly/goose/v3"
-
-	"github.com/ctxfs/ctxfs/metadata"
+	"github.com/pressly/goose/v3/database"
 )
 
 //go:embed migrations/*.sql
 var embedded embed.FS
+
+// initial is the migration to version 1. A new file gets it in one step: goose takes twice as long.
+//
+//go:embed migrations/00001_initial.sql
+var initial string
 
 // check reads the file's structure, so that damage is reported at start and not in the middle of a write.
 func check(ctx context.Context, db *sql.DB) error {
@@ -29,17 +33,19 @@ func check(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// foldedKeys is the migration to version 3. SQL cannot compute the keys: its lower() knows ASCII alone.
-const foldedKeys = 3
-
-func migrate(ctx context.Context, db *sql.DB, path string, existed bool) error {
-	migrations, err := fs.Sub(embedded, "migrations")
-	if err != nil {
-		return err
+// migrate brings the schema up to date. A file that existed is copied first, if its schema is older.
+func (s *Store) migrate(ctx context.Context, migrations fs.FS, existed bool) error {
+	if !existed {
+		err := s.within(ctx, func(tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, initial+"PRAGMA user_version = 1")
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("make the tables: %w", err)
+		}
 	}
-	p, err := goose.NewProvider(goose.DialectSQLite3, db, migrations,
-		goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()),
-		goose.WithGoMigrations(goose.NewGoMigration(foldedKeys, &goose.GoFunc{RunTx: foldKeys}, nil)))
+	p, err := goose.NewProvider(goose.DialectCustom, s.write, migrations, goose.WithStore(versions{}),
+		goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
 	if err != nil {
 		return err
 	}
@@ -53,7 +59,7 @@ func migrate(ctx context.Context, db *sql.DB, path string, existed bool) error {
 		return nil
 	}
 	if existed {
-		if err := backup(ctx, db, fmt.Sprintf("%s.bak-%d", path, current)); err != nil {
+		if err := backup(ctx, s.write, fmt.Sprintf("%s.bak-%d", s.path, current)); err != nil {
 			return fmt.Errorf("copy the database before changing its schema: %w", err)
 		}
 	}
@@ -63,58 +69,41 @@ func migrate(ctx context.Context, db *sql.DB, path string, existed bool) error {
 	return nil
 }
 
-// foldKeys sets every key to its metadata.Fold, and adds that of a panel's context. Older
-// keys were lower-cased, which keeps some IDs apart that differ only by case, such as "s" and
-// the long s. Where two IDs fold to the same key, the older record gets it; the other keeps
-// working under its exact ID, with a key that no ID folds to, and no further ID like them can be added.
-func foldKeys(ctx context.Context, tx *sql.Tx) error {
-	err := execAll(ctx, tx, `ALTER TABLE panels ADD COLUMN context_folded TEXT NOT NULL DEFAULT ''`,
-		`DROP INDEX contexts_id_folded`, `DROP INDEX panels_id_folded`)
-	if err != nil {
-		return err
-	}
-	for table, order := range map[string]string{"contexts": "created_at", "panels": "opened_at"} {
-		ids, err := all(ctx, tx, scanString, `SELECT id FROM `+table+` ORDER BY `+order+`, id`)
-		if err != nil {
-			return err
-		}
-		taken := map[string]bool{}
-		for _, id := range ids {
-			key := metadata.Fold(id)
-			if taken[key] {
-				key = "\n" + id // no ID has control characters
-			}
-			taken[key] = true
-			if err := touch(ctx, tx, `UPDATE `+table+` SET id_folded = ? WHERE id = ?`, key, id); err != nil {
-				return err
-			}
-		}
-	}
-	contexts, err := all(ctx, tx, scanString, `SELECT DISTINCT context_id FROM panels`)
-	if err != nil {
-		return err
-	}
-	for _, id := range contexts {
-		if err := touch(ctx, tx, `UPDATE panels SET context_folded = ? WHERE context_id = ?`, metadata.Fold(id), id); err != nil {
-			return err
-		}
-	}
-	return execAll(ctx, tx, `CREATE UNIQUE INDEX contexts_id_folded ON contexts (id_folded)`,
-		`CREATE UNIQUE INDEX panels_id_folded ON panels (id_folded)`, `CREATE INDEX panels_context_folded ON panels (context_folded)`)
+// versions is goose's record of the schema's version, in the header of the file (PRAGMA user_version): a start reads it in one
+// step, and a new file gets no table for it.
+type versions struct{}
+
+func (versions) Tablename() string { return "user_version" }
+
+func (versions) CreateVersionTable(context.Context, database.DBTxConn) error { return nil }
+
+func (versions) Insert(ctx context.Context, db database.DBTxConn, r database.InsertRequest) error {
+	_, err := db.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", r.Version))
+	return err
 }
 
-func scanString(row scanner) (s string, err error) {
-	err = row.Scan(&s)
-	return s, err
+// Delete implements database.Store. No migration is undone.
+func (versions) Delete(context.Context, database.DBTxConn, int64) error { return errors.ErrUnsupported }
+
+func (versions) GetLatestVersion(ctx context.Context, db database.DBTxConn) (version int64, err error) {
+	err = db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
+	return version, err
 }
 
-func execAll(ctx context.Context, tx *sql.Tx, statements ...string) error {
-	for _, statement := range statements {
-		if _, err := tx.ExecContext(ctx, statement); err != nil {
-			return err
-		}
+func (v versions) GetMigration(ctx context.Context, db database.DBTxConn, version int64) (*database.GetMigrationResult, error) {
+	latest, err := v.GetLatestVersion(ctx, db)
+	if err == nil && version > latest {
+		err = database.ErrVersionNotFound
 	}
-	return nil
+	return &database.GetMigrationResult{IsApplied: true}, err
+}
+
+func (v versions) ListMigrations(ctx context.Context, db database.DBTxConn) (list []*database.ListMigrationsResult, err error) {
+	latest, err := v.GetLatestVersion(ctx, db)
+	for version := latest; version >= 0 && err == nil; version-- {
+		list = append(list, &database.ListMigrationsResult{Version: version, IsApplied: true})
+	}
+	return list, err
 }
 
 // backup writes a copy to dest, whole or not at all. VACUUM INTO sees what is

@@ -70,7 +70,7 @@ func open(ctx context.Context, path string, existed bool, connect func(path stri
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
-	if err := s.ready(ctx, path, existed); err != nil {
+	if err := s.ready(ctx, existed); err != nil {
 		return nil, errors.Join(fmt.Errorf("open database %s: %w", path, translate(err)), s.Close())
 	}
 	return s, nil
@@ -152,11 +152,17 @@ func dsn(path string, pragmas ...string) string {
 	return (&url.URL{Scheme: "file", Path: slashed, RawQuery: query.Encode()}).String()
 }
 
-func (s *Store) ready(ctx context.Context, path string, existed bool) error {
-	if err := check(ctx, s.write); err != nil {
+func (s *Store) ready(ctx context.Context, existed bool) error {
+	if existed {
+		if err := check(ctx, s.write); err != nil {
+			return err
+		}
+	}
+	migrations, err := fs.Sub(embedded, "migrations")
+	if err != nil {
 		return err
 	}
-	return migrate(ctx, s.write, path, existed)
+	return s.migrate(ctx, migrations, existed)
 }
 
 // Contexts returns the context records.

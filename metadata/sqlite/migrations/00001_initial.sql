@@ -1,11 +1,12 @@
--- +goose Up
--- Times are milliseconds since the epoch, durations nanoseconds.
+-- Times are milliseconds since the epoch, durations nanoseconds. id_folded and context_folded are metadata.Fold of the ID,
+-- which Go computes: lower() knows ASCII alone. rights is a set of bits. labels is a JSON object of strings.
 
+-- +goose Up
 -- A panel may be bound before its context is made, and a context recovered before
 -- its layer is: hence no foreign keys on context_id and layer.
 CREATE TABLE contexts (
     id          TEXT NOT NULL PRIMARY KEY,
-    id_folded   TEXT NOT NULL,
+    id_folded   TEXT NOT NULL UNIQUE,
     explicit    INTEGER NOT NULL,
     owner_panel TEXT NOT NULL,
     state       TEXT NOT NULL,
@@ -17,27 +18,33 @@ CREATE TABLE contexts (
     bytes       INTEGER NOT NULL,
     created_at  INTEGER NOT NULL,
     seeded_in   INTEGER NOT NULL,
-    recovered   INTEGER NOT NULL
+    recovered   INTEGER NOT NULL,
+    forked_from TEXT NOT NULL,
+    used_at     INTEGER NOT NULL,
+    labels      TEXT NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX contexts_id_folded ON contexts (id_folded);
 CREATE INDEX contexts_layer ON contexts (layer);
 
 CREATE TABLE panels (
-    id         TEXT NOT NULL PRIMARY KEY,
-    id_folded  TEXT NOT NULL,
-    context_id TEXT NOT NULL,
-    read_only  INTEGER NOT NULL,
-    opened_at  INTEGER NOT NULL,
-    closed_at  INTEGER NOT NULL
+    id             TEXT NOT NULL PRIMARY KEY,
+    id_folded      TEXT NOT NULL UNIQUE,
+    context_id     TEXT NOT NULL,
+    context_folded TEXT NOT NULL,
+    read_only      INTEGER NOT NULL,
+    rights         INTEGER NOT NULL,
+    opened_at      INTEGER NOT NULL,
+    closed_at      INTEGER NOT NULL,
+    labels         TEXT NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX panels_id_folded ON panels (id_folded);
 CREATE INDEX panels_context_id ON panels (context_id);
+CREATE INDEX panels_context_folded ON panels (context_folded);
 
 CREATE TABLE tokens (
     hash       BLOB NOT NULL PRIMARY KEY,
     panel_id   TEXT NOT NULL REFERENCES panels (id) ON DELETE CASCADE,
     context_id TEXT NOT NULL,
     read_only  INTEGER NOT NULL,
+    rights     INTEGER NOT NULL,
     issued_at  INTEGER NOT NULL,
     expires_at INTEGER NOT NULL
 ) STRICT;
@@ -52,8 +59,14 @@ CREATE TABLE layers (
     created_at INTEGER NOT NULL
 ) STRICT;
 
--- +goose Down
-DROP TABLE layers;
-DROP TABLE tokens;
-DROP TABLE panels;
-DROP TABLE contexts;
+-- Sites have no foreign key on panels: one that a host opens has no panel.
+CREATE TABLE sites (
+    id         TEXT NOT NULL PRIMARY KEY,
+    hash       BLOB NOT NULL UNIQUE,
+    context_id TEXT NOT NULL,
+    panel_id   TEXT NOT NULL,
+    options    BLOB NOT NULL,
+    opened_at  INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX sites_context_id ON sites (context_id);

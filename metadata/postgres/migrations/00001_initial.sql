@@ -1,5 +1,5 @@
 -- "@." is the schema of the records. Times are in UTC to the millisecond; NULL is the zero time. Durations are nanoseconds.
--- Keys are compared byte by byte. id_folded is metadata.Fold of the ID, which Go computes: lower() depends on the locale.
+-- Keys are compared byte by byte. id_folded is metadata.Fold of the ID, which Go computes: lower() depends on the locale. rights is a set of bits. labels is a JSON object whose values are strings.
 
 -- +goose Up
 -- A panel may be bound before its context is made, and a context recovered before
@@ -20,7 +20,8 @@ CREATE TABLE @.contexts (
     seeded_in   bigint NOT NULL,
     recovered   boolean NOT NULL,
     forked_from text COLLATE "C" NOT NULL,
-    used_at     timestamptz
+    used_at     timestamptz,
+    labels      jsonb NOT NULL
 );
 CREATE UNIQUE INDEX contexts_id_folded ON @.contexts (id_folded);
 CREATE INDEX contexts_layer ON @.contexts (layer);
@@ -33,7 +34,8 @@ CREATE TABLE @.panels (
     read_only      boolean NOT NULL,
     rights         bigint NOT NULL,
     opened_at      timestamptz,
-    closed_at      timestamptz
+    closed_at      timestamptz,
+    labels         jsonb NOT NULL
 );
 CREATE UNIQUE INDEX panels_id_folded ON @.panels (id_folded);
 CREATE INDEX panels_context_id ON @.panels (context_id);
@@ -71,9 +73,19 @@ CREATE TABLE @.sites (
 );
 CREATE INDEX sites_context_id ON @.sites (context_id);
 
--- +goose Down
-DROP TABLE @.sites;
-DROP TABLE @.layers;
-DROP TABLE @.tokens;
-DROP TABLE @.panels;
-DROP TABLE @.contexts;
+-- The contexts directory whose records the schema holds, in one row, with the lease of the server that serves it.
+-- expires_at is NULL while no server has the lease.
+CREATE TABLE @.directory (
+    id         text COLLATE "C" PRIMARY KEY,
+    path       text NOT NULL,
+    host       text NOT NULL,
+    bound_at   timestamptz NOT NULL,
+    epoch      bigint NOT NULL DEFAULT 0,
+    holder     text NOT NULL DEFAULT '',
+    place      text NOT NULL DEFAULT '',
+    held_host  text NOT NULL DEFAULT '',
+    held_pid   bigint NOT NULL DEFAULT 0,
+    held_since timestamptz,
+    expires_at timestamptz
+);
+CREATE UNIQUE INDEX directory_one_row ON @.directory ((true));
