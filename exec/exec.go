@@ -358,11 +358,13 @@ func (t *Processes) inside(ctx context.Context, cmd Command, plan *plan) (*Proce
 	if err != nil {
 		return nil, nil, err
 	}
+	before := access.Baseline(ctx) // once the command runs it may have written
 	p, err := t.launch(ctx, access, cmd, plan)
 	if err != nil {
 		access.Release()
 		return nil, nil, err
 	}
+	p.before = before
 	return p, access, nil
 }
 

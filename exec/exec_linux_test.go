@@ -500,7 +500,7 @@ func TestTooManyCommands(t *testing.T) {
 }
 
 // sandboxed lists the processes whose root shows the workspace's context as /context.
-func sandboxed(t *testing.T, workspace string) (left []string) {
+func sandboxed(t testing.TB, workspace string) (left []string) {
 	t.Helper()
 	mounts, err := filepath.Glob("/proc/[0-9]*/mountinfo")
 	if err != nil {

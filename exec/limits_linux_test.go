@@ -67,6 +67,63 @@ func TestQuotaEndsCommand(t *testing.T) {
 	}
 }
 
+// measuredGate is a gate whose contexts have a quota. A context exceeds it, always by as much, once it has the file "big".
+type measuredGate struct {
+	*site
+	// running counts the baselines that were asked for while something of the context ran.
+	running int
+}
+
+// Acquire implements Gate.
+func (g *measuredGate) Acquire(ctx context.Context, id contexts.ID, use contexts.Use) (*contexts.Access, error) {
+	access, err := g.contexts.Acquire(ctx, id, use)
+	if err != nil {
+		return nil, err
+	}
+	return contexts.NewRemoteAccess(access.Closing(), access.Root, access.Generation, measuredUse{g, access}, access.Release), nil
+}
+
+type measuredUse struct {
+	*measuredGate
+	*contexts.Access
+}
+
+func (u measuredUse) HasQuota() bool { return true }
+
+func (u measuredUse) Baseline(ctx context.Context) contexts.Usage {
+	u.running += len(sandboxed(u.t, u.workspace))
+	return u.Usage(ctx)
+}
+
+func (u measuredUse) Usage(context.Context) contexts.Usage {
+	if _, err := u.Root.Stat("/big"); err != nil {
+		return contexts.Usage{}
+	}
+	return contexts.Usage{Bytes: 20 << 20, Over: true}
+}
+
+// TestQuotaEndsCommandThatExceedsItAtOnce has commands write all that they write before the server can measure anything.
+func TestQuotaEndsCommandThatExceedsItAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	gate := &measuredGate{site: s}
+	s.cfg.Gate = gate
+	for _, cmd := range []Command{{}, {Sandbox: "dev"}} {
+		cmd.Argv = []string{"sh", "-c", ">big; echo wrote; sleep 1000"}
+		if exit, out, _ := s.result(s.begin(cmd)); exit.Reason != QuotaExceeded || out != "wrote\n" {
+			t.Errorf("sandbox %q: got %+v, %q", cmd.Sandbox, exit, out)
+		}
+		// The context exceeds its quota now: a command may run as long as nothing is added.
+		cmd.Argv = []string{"sh", "-c", "sleep 1.5; rm big"}
+		if exit, _, _ := s.result(s.begin(cmd)); exit.Reason != Exited || exit.Code != 0 {
+			t.Errorf("sandbox %q: a command that removes files: %+v", cmd.Sandbox, exit)
+		}
+	}
+	if gate.running > 0 {
+		t.Errorf("something ran already when a context was measured: %d", gate.running)
+	}
+}
+
 func TestQuotaIsNotExceededByLess(t *testing.T) {
 	t.Parallel()
 	s := quotaSite(t)

@@ -277,8 +277,10 @@ func (r *remote) handle(op string, body json.RawMessage, reply func(any, *os.Fil
 		if id, err := number(body); err == nil {
 			r.yields(id)
 		}
+	case opBaseline:
+		go r.usage(body, reply, (*contexts.Access).Baseline)
 	case opUsage:
-		go r.usage(body, reply)
+		go r.usage(body, reply, (*contexts.Access).Usage)
 	case opBegin:
 		go func() {
 			id, err := r.begin(body)
