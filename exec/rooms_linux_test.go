@@ -257,6 +257,52 @@ func TestHostileSharedSandbox(t *testing.T) {
 	}
 }
 
+// TestStoppedInitEndsItsSandbox begins a command in a shared sandbox whose init another command has stopped.
+func TestStoppedInitEndsItsSandbox(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	attacker := s.inRoom("kill -STOP $(pgrep -P 1 | head -n 1); echo done; sleep 1000")
+	s.awaitOutput(attacker, "done")
+	s.reportTime = time.Millisecond
+	for _, p := range []*Process{s.inRoom("echo victim"), attacker} {
+		if exit, _, _ := s.result(p); exit.Reason != SandboxFailed {
+			t.Errorf("got %+v", exit)
+		}
+	}
+	s.reportTime = reportTime
+	if exit, out, stderr := s.result(s.inRoom("echo fine")); out != "fine\n" {
+		t.Errorf("afterwards: %+v, %q, %q", exit, out, stderr)
+	}
+}
+
+// TestStartThatMayHaveHappenedIsNotRepeated ends a sandbox before the engine knows whether a command began in it. EAGAIN would have its caller
+// run it twice.
+func TestStartThatMayHaveHappenedIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	for name, reports := range map[string][]report{"no report": nil, "a report": {{Started: true}}} {
+		table := &Processes{reportTime: time.Hour}
+		p := &Process{table: table}
+		for i := range p.spools {
+			var err error
+			if p.spools[i], err = newSpool(filepath.Join(t.TempDir(), "spool")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		down := make(chan struct{})
+		close(down)
+		m := &member{room: &room{table: table, users: 2, box: &box{init: -1, cgroup: &cgroup{}}, down: down}, process: p, started: make(chan report, 1), exited: make(chan int, 1)}
+		for _, rep := range reports {
+			m.started <- rep
+		}
+		if err := m.awaitStart(t.Context()); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if exit := p.run.wait(); exit.Reason != SandboxFailed {
+			t.Errorf("%s: got %+v", name, exit)
+		}
+	}
+}
+
 func TestTooManySharedSandboxes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "copy")
