@@ -29,7 +29,7 @@ func TestLimitsEndCommandWithTheirReason(t *testing.T) {
 		{"output", "yes", Limits{OutputBytes: 1 << 20}, OutputExceeded},
 		{"output of both streams", "head -c 600K /dev/zero; head -c 600K /dev/zero >&2; sleep 100", Limits{OutputBytes: 1 << 20}, OutputExceeded},
 		{"CPU", "while :; do :; done", Limits{CPU: time.Second}, CPUExceeded},
-		{"CPU of children", "for i in $(seq 20); do timeout 0.5 sh -c 'while :; do :; done'; done", Limits{CPU: time.Second}, CPUExceeded},
+		{"CPU of children", "while :; do timeout 0.5 sh -c 'while :; do :; done'; done", Limits{CPU: time.Second}, CPUExceeded},
 		{"killed by itself", "kill -9 $$", Limits{CPU: time.Second}, Exited},
 		{"less output", "head -c 1000K /dev/zero", Limits{OutputBytes: 1 << 20}, Exited},
 		{"tmp", "head -c 2M /dev/zero > /tmp/f", Limits{TmpBytes: 1 << 20}, Exited},
@@ -55,10 +55,9 @@ func quotaSite(t *testing.T) *site {
 func TestQuotaEndsCommand(t *testing.T) {
 	t.Parallel()
 	s := quotaSite(t)
-	begun := time.Now()
-	exit, _, _ := s.result(s.start("i=0; while :; do i=$((i+1)); head -c 1M /dev/zero > f$i; [ $i -lt 40 ] || sleep 100; done"))
-	if exit.Reason != QuotaExceeded || time.Since(begun) > 15*time.Second {
-		t.Errorf("got %+v after %s", exit, time.Since(begun))
+	exit, _, _ := s.result(s.start("i=0; while :; do i=$((i+1)); head -c 1M /dev/zero > f$i; [ $i -lt 40 ] || sleep 1000; done"))
+	if exit.Reason != QuotaExceeded {
+		t.Errorf("got %+v", exit)
 	}
 	// The context exceeds its quota now: a command may remove files, and may not add any.
 	exit, _, _ = s.result(s.start("sleep 2.5; rm f*; echo"))
@@ -149,9 +148,8 @@ func TestMemoryBombEndsItself(t *testing.T) {
 	defer a.Release()
 	p := s.begin(Command{Argv: []string{"sh", "-c", "head -c 500M /dev/zero | tail -c 500M; sleep 100"}, Limits: Limits{MemoryBytes: 32 << 20}})
 	for p.Ended() == nil {
-		begun := time.Now()
-		if _, err := a.Root.Stat("/app/seeded"); err != nil || time.Since(begun) > 10*time.Second {
-			t.Fatalf("stat: %v after %s", err, time.Since(begun))
+		if _, err := a.Root.Stat("/app/seeded"); err != nil {
+			t.Fatal(err)
 		}
 	}
 	exit := p.Ended()
@@ -173,8 +171,8 @@ func TestCPUPercentSlowsCommand(t *testing.T) {
 		used = max(used, p.box.cpuTime())
 	}
 	exit := *p.Ended()
-	if exit.Reason != TimedOut || used > time.Second {
-		t.Errorf("got %+v with %s of CPU time, want a tenth of 4 s", exit, used)
+	if ran := exit.At.Sub(p.Started()); exit.Reason != TimedOut || used > ran/4 {
+		t.Errorf("got %+v with %s of CPU time, want a tenth of %s", exit, used, ran)
 	}
 }
 
