@@ -88,6 +88,9 @@ func rootFor(env command.Env, args ...string) *cobra.Command {
 	return root
 }
 
+// patience bounds a wait that only a fault makes long.
+const patience = time.Minute
+
 // run runs a command and returns its exit code, outputs and error.
 func run(t *testing.T, environ []string, args ...string) (code int, out, errs string, err error) {
 	t.Helper()
@@ -115,7 +118,7 @@ func TestServeSaysWhatItFound(t *testing.T) {
 			}
 		case err := <-done:
 			t.Fatalf("serve ended: %v", err)
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("serve said nothing")
 		}
 	}
