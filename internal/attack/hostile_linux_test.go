@@ -254,16 +254,30 @@ func (a *siege) suffer(h hostility) {
 	a.Helper()
 	base := a.holds()
 	end := a.unleash(h)
+	a.until("the hostile client has connected", func() bool { return a.holds().descriptors > base.descriptors })
 	asked := a.stats(max(time.Second, attackTime()))
 	held := a.settled(base, h.budget)
 	end()
 	a.Logf("%d stats of another panel; heap %d KiB before, %d KiB under attack", asked, base.heap>>10, held.heap>>10)
-	deadline := time.Now().Add(patience)
-	for now := a.holds(); !now.within(base); now = a.holds() {
-		if time.Now().After(deadline) {
-			a.Fatalf("not given back after %v: before %+v, after %+v", patience, base, now)
+	var now resources
+	defer func() {
+		if !now.within(base) {
+			a.Logf("before %+v, after %+v", base, now)
 		}
-		<-time.After(50 * time.Millisecond)
+	}()
+	a.until("everything is given back", func() bool {
+		now = a.holds()
+		return now.within(base)
+	})
+}
+
+// until waits for what the server's process shows.
+func (a *siege) until(what string, is func() bool) {
+	a.Helper()
+	for deadline := time.Now().Add(patience); !is(); <-time.After(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			a.Fatalf("not within %v: %s", patience, what)
+		}
 	}
 }
 
