@@ -31,7 +31,7 @@ func TestServerAnswersNextCommand(t *testing.T) {
 	onEachDriver(t, func(t *testing.T, s *site) {
 		server := s.begin(Command{Sandbox: "dev", Argv: []string{"python3", "-u", "-m", "http.server", "3000", "--bind", "127.0.0.1"}})
 		s.awaitOutput(server, "Serving")
-		fetch := []string{"curl", "-sS", "-m", "10", "http://localhost:3000/app/seeded"}
+		fetch := []string{"curl", "-sS", "-m", "60", "http://localhost:3000/app/seeded"}
 		if exit, out, stderr := s.result(s.begin(Command{Sandbox: "dev", Argv: fetch})); exit.Code != 0 || out != "hello\n" {
 			t.Errorf("in the same sandbox: %+v, %q, %q", exit, out, stderr)
 		}

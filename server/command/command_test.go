@@ -194,7 +194,7 @@ func TestRunForwardsASignalThatComesAtOnce(t *testing.T) {
 	ws := servertest.Workspace(t)
 	for range 20 {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "run", "--workspace", ws, "--disk-reserve", "0", "--",
-			"sh", "-c", "trap 'exit 5' HUP; kill -HUP $PPID; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done; exit 6")
+			"sh", "-c", "trap 'exit 5' HUP; kill -HUP $PPID; for i in $(seq 1200); do sleep 0.1; done; exit 6")
 		cmd.Env, cmd.Stderr = append(os.Environ(), programEnv+"=1"), os.Stderr
 		_ = cmd.Run()
 		if code := cmd.ProcessState.ExitCode(); code != 5 {
