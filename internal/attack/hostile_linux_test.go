@@ -96,7 +96,7 @@ type target struct{ Unix, TCP, HTTP, Hostile string }
 
 // siege is a server in a process of its own, a hostile panel and another panel beside it.
 type siege struct {
-	*testing.T
+	testing.TB
 	target
 	// other is the other panel's token.
 	other string
@@ -105,9 +105,9 @@ type siege struct {
 	out   *bufio.Reader
 }
 
-func newSiege(t *testing.T, driver string) *siege {
+func newSiege(t testing.TB, driver string) *siege {
 	t.Helper()
-	a := &siege{T: t}
+	a := &siege{TB: t}
 	ws := servertest.Workspace(t)
 	a.serve(ws, driver)
 	var err error
@@ -196,22 +196,27 @@ func (a *siege) holds() (r resources) {
 // stats asks for the other panel's stat for a while, and returns how often.
 func (a *siege) stats(long time.Duration) (asked int) {
 	a.Helper()
-	fs := ctxfsv1.NewFsServiceClient(a.cc)
 	a.must(repeat(a.Context(), long, func() error {
-		ctx, cancel := context.WithTimeout(as(a.Context(), a.other), patience)
-		defer cancel()
 		asked++
-		if _, err := fs.Stat(ctx, &ctxfsv1.StatRequest{Path: "/README.md"}); err != nil {
-			return fmt.Errorf("another panel's stat: %w", err)
-		}
-		return nil
+		return a.stat()
 	}))
 	return asked
 }
 
-// unleash starts a hostile client, and returns what ends it.
+// stat asks for the other panel's stat.
+func (a *siege) stat() error {
+	ctx, cancel := context.WithTimeout(as(a.Context(), a.other), patience)
+	defer cancel()
+	if _, err := ctxfsv1.NewFsServiceClient(a.cc).Stat(ctx, &ctxfsv1.StatRequest{Path: "/README.md"}); err != nil {
+		return fmt.Errorf("another panel's stat: %w", err)
+	}
+	return nil
+}
+
+// unleash starts a hostile client, waits until it has connected, and returns what ends it.
 func (a *siege) unleash(h hostility) (end func()) {
 	a.Helper()
+	before := a.holds().descriptors
 	at, err := json.Marshal(a.target)
 	a.must(err)
 	var said strings.Builder
@@ -221,6 +226,7 @@ func (a *siege) unleash(h hostility) (end func()) {
 	in, err := cmd.StdinPipe()
 	a.must(err)
 	a.must(cmd.Start())
+	a.until("the hostile client has connected", func() bool { return a.holds().descriptors > before })
 	return func() {
 		a.Helper()
 		a.must(in.Close())
@@ -254,7 +260,6 @@ func (a *siege) suffer(h hostility) {
 	a.Helper()
 	base := a.holds()
 	end := a.unleash(h)
-	a.until("the hostile client has connected", func() bool { return a.holds().descriptors > base.descriptors })
 	asked := a.stats(max(time.Second, attackTime()))
 	held := a.settled(base, h.budget)
 	end()
@@ -298,7 +303,7 @@ func TestHostileClients(t *testing.T) {
 			for _, h := range hostilities() {
 				t.Run(h.name, func(t *testing.T) {
 					one := *a
-					one.T = t
+					one.TB = t
 					one.suffer(h)
 				})
 			}
