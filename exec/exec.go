@@ -106,8 +106,8 @@ type Processes struct {
 	// names has the names of processes that start or run, requests the request IDs of processes that start or are known.
 	names    map[nameKey]struct{}
 	requests map[nameKey]*request
-	// attachTime is how long a process with KillAlone waits for its first caller.
-	attachTime time.Duration
+	// attachTime is how long a process with KillAlone waits for its first caller, reportTime how long a shared sandbox has to start a command.
+	attachTime, reportTime time.Duration
 }
 
 // Open returns a table with the processes that cfg.Dir has from an engine that was killed. They have ended: see Adopt.
@@ -118,7 +118,7 @@ func Open(ctx context.Context, cfg Config) (*Processes, error) {
 	if cfg.Profiles == nil {
 		cfg.Profiles = BuiltinProfiles()
 	}
-	p := &Processes{cfg: cfg, starter: newStarter(), active: map[contexts.ID]int{}, byID: map[string]*Process{}, attachTime: attachTime}
+	p := &Processes{cfg: cfg, starter: newStarter(), active: map[contexts.ID]int{}, byID: map[string]*Process{}, attachTime: attachTime, reportTime: reportTime}
 	p.names, p.requests = map[nameKey]struct{}{}, map[nameKey]*request{}
 	p.sandbox.user = cfg.User
 	var err error
@@ -358,11 +358,13 @@ func (t *Processes) inside(ctx context.Context, cmd Command, plan *plan) (*Proce
 	if err != nil {
 		return nil, nil, err
 	}
+	before := access.Baseline(ctx) // once the command runs it may have written
 	p, err := t.launch(ctx, access, cmd, plan)
 	if err != nil {
 		access.Release()
 		return nil, nil, err
 	}
+	p.before = before
 	return p, access, nil
 }
 

@@ -220,20 +220,14 @@ func (d *initd) refill() {
 	}()
 }
 
-// launch has a spare become a command.
-func (d *initd) launch(files []*os.File) (*os.Process, error) {
+// spare returns the spare, or makes one.
+func (d *initd) spare() (*spare, error) {
 	select {
 	case s := <-d.spares:
-		if s.become(files) == nil {
-			return s.process, nil
-		}
+		return s, nil
 	default:
+		return newSpare()
 	}
-	s, err := newSpare()
-	if err != nil {
-		return nil, err
-	}
-	return s.process, s.become(files)
 }
 
 func (d *initd) serve() error {
@@ -257,39 +251,53 @@ func (d *initd) serve() error {
 
 // start starts a command. The engine does not send an ID twice.
 func (d *initd) start(id uint32, files []*os.File) {
-	defer closeAll(files)
-	process, keepSpare, err := d.begin(files)
+	defer func() { closeAll(files) }()
+	l, at, err := d.open(files)
+	var s *spare
+	if err == nil {
+		files = slices.Concat([]*os.File{at}, files[1:], files[:1])
+		s, err = d.spare()
+	}
 	if err != nil {
 		d.say(report{ID: id, Error: err.Error()})
 		return
 	}
+	d.say(report{ID: id, Started: true}) // before it begins: it may kill or stop this program
+	if err = s.become(files); err != nil {
+		if s, err = newSpare(); err == nil {
+			err = s.become(files)
+		}
+	}
+	if err != nil {
+		d.say(report{ID: id, Exited: true, Code: killedCode})
+		return
+	}
 	d.mu.Lock()
-	d.running[id] = process
+	d.running[id] = s.process
 	d.mu.Unlock()
-	d.say(report{ID: id, Started: true})
-	go d.await(id, process, keepSpare)
+	go d.await(id, s.process, l.Spare)
 }
 
-func (d *initd) begin(files []*os.File) (p *os.Process, keepSpare bool, err error) {
+// open reads a launch, and opens its working directory.
+func (d *initd) open(files []*os.File) (l launch, at *os.File, err error) {
 	if len(files) != 5 {
-		return nil, false, fmt.Errorf("%d files instead of 5", len(files))
+		return l, nil, fmt.Errorf("%d files instead of 5", len(files))
 	}
-	var l launch
 	if err := json.NewDecoder(files[0]).Decode(&l); err != nil {
-		return nil, false, err
+		return l, nil, err
+	}
+	if _, err := files[0].Seek(0, io.SeekStart); err != nil {
+		return l, nil, err
 	}
 	dir, err := unix.Open(l.Dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, false, &os.PathError{Op: "chdir", Path: l.Dir, Err: err}
+		return l, nil, &os.PathError{Op: "chdir", Path: l.Dir, Err: err}
 	}
-	at := os.NewFile(uintptr(dir), l.Dir)
-	defer at.Close()
-	if _, err := files[0].Seek(0, io.SeekStart); err != nil {
-		return nil, false, err
-	}
-	p, err = d.launch(slices.Concat([]*os.File{at}, files[1:], files[:1]))
-	return p, l.Spare, err
+	return l, os.NewFile(uintptr(dir), l.Dir), nil
 }
+
+// killedCode is the exit code of a command that was killed.
+const killedCode = 128 + int(unix.SIGKILL)
 
 // await waits for the end of a command, kills what is left of its session, and reports the exit.
 func (d *initd) await(id uint32, p *os.Process, keepSpare bool) {
@@ -309,7 +317,7 @@ func (d *initd) await(id uint32, p *os.Process, keepSpare bool) {
 	delete(d.running, id)
 	state, err := p.Wait()
 	d.mu.Unlock()
-	r := report{ID: id, Exited: true, Code: 128 + int(unix.SIGKILL)}
+	r := report{ID: id, Exited: true, Code: killedCode}
 	if err == nil {
 		r.Code = state.ExitCode()
 		if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {

@@ -92,7 +92,7 @@ func TestKilledServerLeavesNoCommand(t *testing.T) {
 	}
 	_ = server.Wait() // it was killed
 	poll := []unix.PollFd{{Fd: int32(init), Events: unix.POLLIN}}
-	if n, err := unix.Poll(poll, int(30*time.Second/time.Millisecond)); n != 1 {
+	if n, err := unix.Poll(poll, int(waitTime/time.Millisecond)); n != 1 {
 		_ = unix.Kill(first, unix.SIGKILL)
 		t.Errorf("the sandbox outlived its server: %v", err)
 	}

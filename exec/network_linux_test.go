@@ -18,7 +18,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/exec/egress"
@@ -168,23 +167,21 @@ func TestNetworkAttacks(t *testing.T) {
 	}
 }
 
-// TestResolversFailAtOnce resolves a name without a network, and with one by names, as programs do.
+// TestResolversFailAtOnce resolves a name without a network, and with one by names, as programs do. They ask this machine if no other is named, and
+// the kernel refuses that at once: none waits for an answer.
 func TestResolversFailAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, "copy", func(_ *contexts.Config, c *Config) { c.Upstream = internet(t, http.NotFoundHandler()) })
 	for _, network := range []Network{{}, byNames("registry.test")} {
-		start := time.Now()
 		p := s.begin(Command{Network: network, Argv: []string{"sh", "-c", `
 			getent hosts registry.test && echo getent
 			perl -e 'exit(gethostbyname("registry.test") ? 0 : 1)' && echo perl
 			python3 -c 'import socket; socket.getaddrinfo("registry.test", 80)' 2>/dev/null && echo python
 			node -e 'require("dns").resolve("registry.test", e => process.exit(e ? 1 : 0))' && echo node
-			true`}})
-		if exit, out, _ := s.result(p); exit.Code != 0 || out != "" {
+			cat /etc/resolv.conf
+			perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(PeerAddr => "127.0.0.1:53", Proto => "udp"); $s->send("x"); $s->recv($x, 1); print "$!\n"'`}})
+		if exit, out, _ := s.result(p); exit.Code != 0 || out != "Connection refused\n" {
 			t.Errorf("got %+v, %q", exit, out)
-		}
-		if took := time.Since(start); took > 20*time.Second {
-			t.Errorf("resolvers took %s", took)
 		}
 	}
 }

@@ -7,8 +7,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/ctxfs/ctxfs/contexts"
 )
@@ -37,12 +41,8 @@ func TestForkBesideWriter(t *testing.T) {
 		s.awaitOutput(p, "ready")
 		for round := range 5 {
 			fork := contexts.ID(fmt.Sprintf("ctx_fork%d", round))
-			begun := time.Now()
 			if _, err := s.contexts.Fork(t.Context(), testContext, fork, contexts.EnsureOptions{}); err != nil {
 				t.Fatal(err)
-			}
-			if took := time.Since(begun); took > 20*time.Second {
-				t.Errorf("the fork took %s", took)
 			}
 			a, b, c := s.number(fork, "a"), s.number(fork, "b"), s.number(fork, "c")
 			if a < b || b < c || a > c+1 {
@@ -59,7 +59,7 @@ func TestForkBesideWriter(t *testing.T) {
 // awaitChange waits until a condition holds that another process makes true.
 func awaitChange(t *testing.T, holds func() bool, otherwise string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); {
+	for deadline := time.Now().Add(waitTime); !holds(); {
 		if time.Now().After(deadline) {
 			t.Fatal(otherwise)
 		}
@@ -81,7 +81,7 @@ func (s *site) pause(p *Process) (resume func()) {
 func TestPauseStopsProcessesThatStartOthers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "copy")
-	p := s.start(`for n in 1 2 3 4; do (i=0; while :; do i=$((i+1)); echo $i > n$n; /bin/true; done) & done; sleep 0.1; echo ready; wait`)
+	p := s.start(`for n in 1 2 3 4; do (i=0; while :; do i=$((i+1)); echo $i > n$n; /bin/true; done) & done; until [ -e n1 ] && [ -e n2 ] && [ -e n3 ] && [ -e n4 ]; do :; done; echo ready; wait`)
 	s.awaitOutput(p, "ready")
 	for range 40 {
 		resume := s.pause(p)
@@ -135,26 +135,53 @@ func TestShellDoesNotSeePause(t *testing.T) {
 	}
 }
 
-// TestPauseDoesNotCountForWallLimit pauses a command for longer than its limit.
+// idle is an execution that ends when it is asked to.
+type idle struct{ asked chan struct{} }
+
+func (x idle) wait() Exit {
+	<-x.asked
+	return Exit{Reason: Exited}
+}
+func (idle) signal(syscall.Signal) error { return nil }
+func (x idle) terminate() error          { close(x.asked); return nil }
+func (idle) kill() error                 { return nil }
+
+// TestPauseDoesNotCountForWallLimit pauses a command for much longer than its limit.
 func TestPauseDoesNotCountForWallLimit(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "copy")
-	const limit = time.Second
-	p := s.begin(Command{Argv: []string{"sh", "-c", "echo ready; sleep 0.1; echo alive; sleep 300"}, Limits: Limits{Wall: limit}})
-	s.awaitOutput(p, "ready")
-	resume := s.pause(p)
-	paused := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
-	defer cancel()
-	if err := p.Wait(ctx); err == nil {
-		t.Fatalf("a paused command ended: %+v", p.Ended())
-	}
-	resume()
-	pause := time.Since(paused)
-	exit, out, _ := s.result(p)
-	if ran := exit.At.Sub(p.Started()) - pause; exit.Reason != TimedOut || ran < limit || !strings.Contains(out, "alive") {
-		t.Errorf("got %+v, %q after %s", exit, out, ran)
-	}
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		const limit = time.Second
+		table := &Processes{cfg: Config{Dir: dir, Log: zap.NewNop()}, active: map[contexts.ID]int{}, byID: map[string]*Process{}, stopped: t.Context()}
+		p := &Process{
+			table: table, cmd: Command{Sandbox: "dev", Limits: Limits{Wall: limit}}, started: time.Now(), box: &box{init: -1, cgroup: &cgroup{}},
+			run: idle{make(chan struct{})}, done: make(chan struct{}), kills: make(chan kill, 1), input: make(chan struct{}, 1),
+		}
+		for i := range p.spools {
+			var err error
+			if p.spools[i], err = newSpool(filepath.Join(dir, fmt.Sprint(i))); err != nil {
+				t.Fatal(err)
+			}
+			p.spools[i].end()
+		}
+		table.running.Add(1)
+		go p.supervise(contexts.NewRemoteAccess(t.Context(), nil, 0, nil, func() {}))
+		time.Sleep(limit / 2)
+		resume, err := p.Pause(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if p.Ended() != nil {
+			t.Fatalf("a paused command ended: %+v", p.Ended())
+		}
+		resume()
+		<-p.done
+		if ran := p.Ended().At.Sub(p.Started()) - time.Hour; p.Ended().Reason != TimedOut || ran < limit || ran > 2*limit {
+			t.Errorf("got %+v after %s", p.Ended(), ran)
+		}
+		table.running.Wait()
+	})
 }
 
 // TestContinueWaitsForEndOfPause sends SIGCONT to a paused command.

@@ -119,6 +119,8 @@ type Process struct {
 	resizing sync.Mutex
 	callers  callers
 	pauses   pauses
+	// before is what the context took before the command began.
+	before contexts.Usage
 	// checkpoint is nil if there is none.
 	checkpoint Checkpoint
 }

@@ -32,6 +32,8 @@ const (
 	// orderTime bounds how long init takes to accept a message, and obeyTime to end a command that is killed. Then the sandbox is ended.
 	orderTime = 5 * time.Second
 	obeyTime  = 5 * time.Second
+	// reportTime bounds how long init takes to start a command. A command may have stopped it. Then the sandbox is ended.
+	reportTime = 20 * time.Second
 	// leastForSpare is the least limit of processes with which init keeps a spare, whose threads count, too.
 	leastForSpare = 64
 )
@@ -449,22 +451,24 @@ func (m *member) begin(user User, l *plumbing) error {
 
 // awaitStart waits until the command runs. It leaves the room otherwise.
 func (m *member) awaitStart(ctx context.Context) error {
+	table := m.process.table
+	late := time.AfterFunc(table.reportTime, func() { table.logged("a shared sandbox could not be ended", m.room.box.kill()) })
+	defer late.Stop()
+	var rep report
 	select {
-	case rep := <-m.started:
-		if rep.Error != "" {
-			m.room.leave()
-			return fserr.Invalid("the command cannot be started: %s", rep.Error)
-		}
-		m.collected = m.process.collect(m.output)
-		m.process.box, m.process.run, m.process.tty = m.room.box, m, m.tty
-		return nil
-	case <-m.room.down:
-		m.room.leave()
-		return &fserr.Error{Code: fserr.EAGAIN, Detail: "the shared sandbox ended", Hint: "try again"}
+	case rep = <-m.started:
+	case <-m.room.down: // the command may have begun, and must not begin twice: its exit says that the sandbox failed
 	case <-ctx.Done():
-		m.process.table.running.Go(m.abandon) // the caller is counted in running
+		table.running.Go(m.abandon) // the caller is counted in running
 		return ctx.Err()
 	}
+	if rep.Error != "" {
+		m.room.leave()
+		return fserr.Invalid("the command cannot be started: %s", rep.Error)
+	}
+	m.collected = m.process.collect(m.output)
+	m.process.box, m.process.run, m.process.tty = m.room.box, m, m.tty
+	return nil
 }
 
 // abandon ends a command that may or may not run, and leaves the room then.
@@ -505,7 +509,7 @@ func (m *member) wait() Exit {
 			exit = Exit{Reason: SandboxFailed}
 		}
 	}
-	killed := exit.Reason == SandboxFailed || exit.Code == 128+int(unix.SIGKILL)
+	killed := exit.Reason == SandboxFailed || exit.Code == killedCode
 	if killed && m.room.box.cgroup.memoryKills() > m.memoryKills {
 		exit.Reason = OutOfMemory
 	}

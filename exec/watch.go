@@ -24,7 +24,6 @@ func (p *Process) watch(ctx context.Context, access *contexts.Access, over chan<
 	}
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	first := access.Usage(ctx)
 	for {
 		select {
 		case <-ticker.C:
@@ -32,7 +31,7 @@ func (p *Process) watch(ctx context.Context, access *contexts.Access, over chan<
 			return
 		}
 		why := p.exceeded()
-		if why == 0 && grown(first, access.Usage(ctx)) {
+		if why == 0 && grown(p.before, access.Usage(ctx)) {
 			why = QuotaExceeded
 		}
 		if why != 0 {

@@ -17,26 +17,27 @@ import (
 )
 
 // The calls and notes of a link. The server calls hello, held, keep, has, pause, take and stop, and notes closing, resume, deleted and retire. The
-// runner calls acquire, usage, begin and record, and notes yield, release and drop.
+// runner calls acquire, baseline, usage, begin and record, and notes yield, release and drop.
 const (
-	opHello   = "hello"
-	opHeld    = "held"
-	opKeep    = "keep"
-	opHas     = "has"
-	opTake    = "take"
-	opRetire  = "retire"
-	opStop    = "stop"
-	opClosing = "closing"
-	opDeleted = "deleted"
-	opAcquire = "acquire"
-	opRelease = "release"
-	opYield   = "yield"
-	opPause   = "pause"
-	opResume  = "resume"
-	opUsage   = "usage"
-	opBegin   = "begin"
-	opRecord  = "record"
-	opDrop    = "drop"
+	opHello    = "hello"
+	opHeld     = "held"
+	opKeep     = "keep"
+	opHas      = "has"
+	opTake     = "take"
+	opRetire   = "retire"
+	opStop     = "stop"
+	opClosing  = "closing"
+	opDeleted  = "deleted"
+	opAcquire  = "acquire"
+	opRelease  = "release"
+	opYield    = "yield"
+	opPause    = "pause"
+	opResume   = "resume"
+	opUsage    = "usage"
+	opBaseline = "baseline"
+	opBegin    = "begin"
+	opRecord   = "record"
+	opDrop     = "drop"
 )
 
 // lease is a use of a context that the runner has. The runner numbers them.

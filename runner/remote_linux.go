@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -45,6 +46,8 @@ type remote struct {
 	link        *link
 	api         *grpc.ClientConn
 	hello       greeting
+	// process receives a pidfd of the runner when connect has it; nil if it is of a version that gives none.
+	process chan *os.File
 	// old says that the runner is of another version, and gets no new commands.
 	old bool
 	// closed is closed with the Runners.
@@ -87,7 +90,7 @@ func connect(ctx context.Context, dir string, at *os.File, cfg Config) (_ *remot
 	if cfg.reap == nil {
 		cfg.reap = exec.Reap
 	}
-	r := &remote{dir: dir, at: at, gate: cfg.Gate, checkpoints: cfg.Checkpoints, log: cfg.Log, closed: cfg.closed, reap: cfg.reap, gone: make(chan struct{}), handed: make(chan struct{})}
+	r := &remote{dir: dir, at: at, gate: cfg.Gate, checkpoints: cfg.Checkpoints, log: cfg.Log, closed: cfg.closed, reap: cfg.reap, gone: make(chan struct{}), handed: make(chan struct{}), process: make(chan *os.File, 1)}
 	r.leases, r.points = map[uint64]*grant{}, map[uint64]exec.Checkpoint{}
 	r.life, r.die = context.WithCancel(context.Background())
 	if r.api, err = grpc.NewClient("passthrough:///runner", grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -107,7 +110,8 @@ func connect(ctx context.Context, dir string, at *os.File, cfg Config) (_ *remot
 		r.link.serve()
 		r.ended()
 	}()
-	_, err = r.link.call(ctx, opHello, nil, &r.hello)
+	process, err := r.link.call(ctx, opHello, nil, &r.hello)
+	r.process <- process
 	if err == nil && cfg.Gate != nil {
 		err = r.adopt(ctx)
 	}
@@ -273,8 +277,10 @@ func (r *remote) handle(op string, body json.RawMessage, reply func(any, *os.Fil
 		if id, err := number(body); err == nil {
 			r.yields(id)
 		}
+	case opBaseline:
+		go r.usage(body, reply, (*contexts.Access).Baseline)
 	case opUsage:
-		go r.usage(body, reply)
+		go r.usage(body, reply, (*contexts.Access).Usage)
 	case opBegin:
 		go func() {
 			id, err := r.begin(body)
@@ -347,10 +353,27 @@ func (r *remote) ended() {
 	for _, id := range ids {
 		r.release(id)
 	}
+	if process := <-r.process; process != nil {
+		if !r.hasLeft() {
+			awaitExit(process)
+		}
+		closeFile(process)
+	}
 	r.dirs.Lock()
 	defer r.dirs.Unlock()
 	_ = r.at.Close() // it was only read
 	r.at = nil
+}
+
+// awaitExit waits until the process of a runner whose link has ended has ended too, for endTime at most.
+func awaitExit(process *os.File) {
+	for end := time.Now().Add(endTime); ; {
+		left := max(time.Until(end), 0)
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(process.Fd()), Events: unix.POLLIN}}, int(left.Milliseconds()))
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
 }
 
 // closeAPI ends the calls under way if the server leaves the runner. A runner that has ended ended its connections: a caller may still read

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -35,17 +36,23 @@ import (
 	"github.com/ctxfs/ctxfs/server/services"
 )
 
+// lingering is the argument of a runner that takes its time to exit.
+const lingering = "lingering"
+
 // TestMain makes the test program a runner, or the init of a sandbox, if it is started as one.
 func TestMain(m *testing.M) {
 	if code, is := exec.Init(os.Args); is {
 		os.Exit(code)
 	}
-	if len(os.Args) == 2 && os.Args[1] == "runner" {
+	if len(os.Args) > 1 && os.Args[1] == "runner" {
 		err := Serve(context.Background(), os.Stdin, zap.NewNop(), func(registry grpc.ServiceRegistrar, processes *exec.Processes) {
 			ctxfsv1.RegisterExecServiceServer(registry, &services.Exec{Processes: processes})
 		})
 		if err != nil {
 			panic(err)
+		}
+		if slices.Contains(os.Args, lingering) {
+			<-time.After(500 * time.Millisecond) // a server that does not wait for the runner has ended long before
 		}
 		os.Exit(0)
 	}
@@ -247,6 +254,28 @@ func TestRepeatedStartRunsOnceAfterAnUpgrade(t *testing.T) {
 		t.Errorf("after the older runner: the repeated start returned %s, before %s", again, first)
 	}
 	k.start(inShell("read line", "", "dev"))
+}
+
+// TestStopWaitsForRunners stops the server that started a runner, and one that found it. When Close has returned, the runner's process has ended.
+func TestStopWaitsForRunners(t *testing.T) {
+	t.Parallel()
+	for _, found := range []bool{false, true} {
+		d := newDepot(t)
+		d.cfg.Program = append(d.cfg.Program, lingering)
+		k := d.open("1")
+		k.start(inShell("read line"))
+		if found {
+			d.must(k.Close(true))
+			k = d.open("1")
+		}
+		process, err := unix.PidfdOpen(k.newest().hello.PID, 0)
+		d.must(err)
+		d.must(k.Close(false))
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 0); n != 1 {
+			t.Errorf("the runner was found: %v; it has not ended: %v", found, err)
+		}
+		d.must(unix.Close(process))
+	}
 }
 
 // TestBoundOfRunningCommandsIsThatOfAllRunners starts as many commands as may run with one version, and one with the next.

@@ -211,7 +211,9 @@ func (h *host) handle(l *link, op string, body json.RawMessage, reply func(any, 
 		if before := h.gate.connect(l); before != nil && before != l {
 			_ = before.conn.Close() // see above
 		}
-		reply(greeting{h.Version, os.Getpid(), h.engine.Enforcers(), mountNamespace()}, nil, nil)
+		self, err := ownProcess()
+		reply(greeting{h.Version, os.Getpid(), h.engine.Enforcers(), mountNamespace()}, self, err)
+		closeFile(self)
 	case opHeld:
 		after, err := number(body)
 		reply(h.gate.held(after), nil, err)
@@ -296,6 +298,15 @@ func (h *host) take(body json.RawMessage) error {
 func number(body json.RawMessage) (n uint64, err error) {
 	err = json.Unmarshal(body, &n)
 	return n, err
+}
+
+// ownProcess returns a pidfd of this process.
+func ownProcess() (*os.File, error) {
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return nil, fmt.Errorf("open this process: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "process"), nil
 }
 
 // mountNamespace returns a name for the mount namespace of this process; "" if it has none.

@@ -33,10 +33,16 @@ func (u *remoteUse) Yield(p contexts.Pauser) {
 // HasQuota implements contexts.Remote.
 func (u *remoteUse) HasQuota() bool { return u.held.Quota }
 
-// Usage implements contexts.Remote. Without a server nothing is known, and nothing is exceeded.
-func (u *remoteUse) Usage(ctx context.Context) (usage contexts.Usage) {
+// Baseline implements contexts.Remote.
+func (u *remoteUse) Baseline(ctx context.Context) contexts.Usage { return u.usage(ctx, opBaseline) }
+
+// Usage implements contexts.Remote.
+func (u *remoteUse) Usage(ctx context.Context) contexts.Usage { return u.usage(ctx, opUsage) }
+
+// usage asks the server. Without a server nothing is known, and nothing is exceeded.
+func (u *remoteUse) usage(ctx context.Context, op string) (usage contexts.Usage) {
 	if l := u.gate.server(); l != nil {
-		if _, err := l.call(ctx, opUsage, u.held.ID, &usage); err != nil {
+		if _, err := l.call(ctx, op, u.held.ID, &usage); err != nil {
 			return contexts.Usage{}
 		}
 	}
@@ -188,14 +194,15 @@ func (r *remote) accessOf(id uint64) *contexts.Access {
 	return nil
 }
 
-func (r *remote) usage(body json.RawMessage, reply func(any, *os.File, error)) {
+// usage answers a call with what a context takes.
+func (r *remote) usage(body json.RawMessage, reply func(any, *os.File, error), of func(*contexts.Access, context.Context) contexts.Usage) {
 	id, err := number(body)
 	access := r.accessOf(id)
 	if err != nil || access == nil {
 		reply(contexts.Usage{}, nil, err)
 		return
 	}
-	reply(access.Usage(r.life), nil, nil)
+	reply(of(access, r.life), nil, nil)
 }
 
 // begin begins a checkpoint.

@@ -43,6 +43,18 @@ func (a *Access) Usage(ctx context.Context) Usage {
 	return Usage{Bytes: a.account.bytes.Load(), Entries: a.account.entries.Load(), Over: !room && err == nil}
 }
 
+// Baseline returns what the context takes before its user writes, to compare later results of Usage with. It measures the context only if
+// that may show that it exceeds its quota. It waits at most until ctx ends.
+func (a *Access) Baseline(ctx context.Context) Usage {
+	if a.remote != nil {
+		return a.remote.Baseline(ctx)
+	}
+	if a.account == nil || a.account.roomy() {
+		return Usage{}
+	}
+	return a.Usage(ctx)
+}
+
 // HasQuota reports whether the context has a quota.
 func (a *Access) HasQuota() bool { return a.account != nil || a.remote != nil && a.remote.HasQuota() }
 
@@ -124,6 +136,12 @@ func (a *account) refusal(id catalog.ID, bytes, b, e int64) error {
 
 func (a *account) within(bytes, entries, maxBytes, maxEntries int64) bool {
 	return (a.quota.Bytes <= 0 || bytes <= maxBytes) && (a.quota.Entries <= 0 || entries <= maxEntries)
+}
+
+// roomy reports whether the context was measured, and fits its quota with what was charged since.
+func (a *account) roomy() bool {
+	return a.softBytes.Load() == a.quota.Bytes && a.softEntries.Load() == a.quota.Entries &&
+		a.within(a.bytes.Load(), a.entries.Load(), a.quota.Bytes, a.quota.Entries)
 }
 
 // look measures, if that is due, and reports whether there is room for bytes and entries that were charged and are not written

@@ -86,6 +86,31 @@ func TestQuota(t *testing.T) {
 	m.wantMeasured(t, 4)
 }
 
+// TestBaselineMeasuresWhatMayExceedItsQuota asks for baselines: a context that fits its quota is not measured for one.
+func TestBaselineMeasuresWhatMayExceedItsQuota(t *testing.T) {
+	m := newMeasured(Quota{Bytes: 1600})
+	access := &Access{account: m.account}
+	want := func(step string, over bool, times int) {
+		t.Helper()
+		m.clock = m.clock.Add(time.Minute)
+		if got := access.Baseline(t.Context()); got.Over != over || over && got.Bytes != m.use.Bytes {
+			t.Errorf("%s: got %+v", step, got)
+		}
+		m.wantMeasured(t, times)
+	}
+	m.use.Bytes = 2000
+	want("unknown", true, 1)
+	want("too much", true, 2)
+	m.use.Bytes = 1000
+	want("less", false, 3)
+	want("known to fit", false, 3)
+	m.charges(t, 600, 0, 0, "")
+	want("full", false, 3)
+	if got := (&Access{}).Baseline(t.Context()); got != (Usage{}) {
+		t.Errorf("no quota: %+v", got)
+	}
+}
+
 // TestQuotaIsNotOverflowed has sparse files, which may say that they have 8 EiB, be copied.
 func TestQuotaIsNotOverflowed(t *testing.T) {
 	m := newMeasured(Quota{Bytes: 1600, Entries: 160})

@@ -8,9 +8,10 @@ import (
 
 // Remote is what the process that keeps the gates does for an Access in another one.
 type Remote interface {
-	// Yield, HasQuota and Usage are those of Access.
+	// Yield, HasQuota, Baseline and Usage are those of Access.
 	Yield(p Pauser)
 	HasQuota() bool
+	Baseline(ctx context.Context) Usage
 	Usage(ctx context.Context) Usage
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/coder/websocket"
 	"google.golang.org/grpc"
@@ -22,9 +21,6 @@ import (
 	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
-
-// patience is how long any call may take that should be refused at once.
-const patience = 10 * time.Second
 
 // caller makes calls as the attacker, and checks all that comes back.
 type caller interface {
@@ -182,13 +178,19 @@ type sessionCaller struct {
 
 func (w *world) beginSession(plain *grpcCaller, l link, open *ctxfsv1.SessionOpen) *sessionCaller {
 	w.Helper()
-	w.must(l.Send(&ctxfsv1.SessionRequest{Id: 1, Request: &ctxfsv1.SessionRequest_Open{Open: open}}))
-	ready, err := l.Recv()
-	w.must(err)
-	if ready.GetReady() == nil {
-		w.Fatalf("the session did not begin: %v", ready)
-	}
+	w.must(openSession(l, open))
 	return &sessionCaller{w: w, plain: plain, link: l, id: 1}
+}
+
+func openSession(l link, open *ctxfsv1.SessionOpen) error {
+	if err := l.Send(&ctxfsv1.SessionRequest{Id: 1, Request: &ctxfsv1.SessionRequest_Open{Open: open}}); err != nil {
+		return err
+	}
+	ready, err := l.Recv()
+	if err == nil && ready.GetReady() == nil {
+		err = fmt.Errorf("the session did not begin: %v", ready)
+	}
+	return err
 }
 
 func (c *sessionCaller) call(r request) ([]proto.Message, error) {

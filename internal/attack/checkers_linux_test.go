@@ -38,7 +38,7 @@ func TestCheckersFind(t *testing.T) {
 		{"a path for the operator", w.say("serving", w.base), logged, ""},
 		{"content for the operator", w.say("serving", w.secret), logged, "carries outside content"},
 		{"a text that is no line", func() error { _, err := w.log.Write([]byte(w.base + "\n")); return err }, logged, "carries a server path"},
-		{"another context is gone", func() error { return os.Remove(filepath.Join(w.victim.dir, "README.md")) }, func() { w.checkVictim("by hand") }, "another context, after"},
+		{"another context is gone", func() error { return os.Remove(filepath.Join(w.victim.dir, "README.md")) }, func() { w.checkVictim("by hand") }, "another context: "},
 	} {
 		w.replant(row{})
 		w.must(c.do())

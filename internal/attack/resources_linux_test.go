@@ -62,7 +62,6 @@ func (w *world) awaitBack(what string, base resources, get func() resources) {
 			w.leak("%s: %s: before %+v, after %+v", w.cfg, what, base, now)
 			return
 		}
-		runtime.Gosched()
-		time.Sleep(5 * time.Millisecond)
+		<-time.After(5 * time.Millisecond)
 	}
 }

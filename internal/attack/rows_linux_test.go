@@ -76,14 +76,14 @@ func (w *world) listed(dir string) (names []string) {
 
 // remove is rm -r. The server may still be at a call whose caller has gone.
 func (w *world) remove(path string) {
-	var err error
-	for range 100 {
-		if err = os.RemoveAll(path); err == nil {
-			return
+	deadline := time.After(patience)
+	for err := os.RemoveAll(path); err != nil; err = os.RemoveAll(path) {
+		select {
+		case <-deadline:
+			w.must(err)
+		case <-time.After(10 * time.Millisecond):
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
-	w.must(err)
 }
 
 func rows(w *world) []row {

@@ -21,11 +21,5 @@ func attackTime() time.Duration {
 	return quick
 }
 
-// slow is how long another context may need to answer while one is attacked. In the quick run the tests of other packages share the
-// processors, so that a second is noise.
-func slow() time.Duration {
-	if attackTime() == quick {
-		return 5 * time.Second
-	}
-	return time.Second
-}
+// patience bounds a wait that only a fault makes long: of a call, and until a server has released what it held for one.
+const patience = time.Minute

@@ -9,26 +9,48 @@ import (
 
 // checkVictim asks another context, which must answer however the attacker behaves.
 func (w *world) checkVictim(what string) {
-	begun := time.Now()
-	ctx, cancel := context.WithTimeout(w.victim.ctx, slow())
+	ctx, cancel := context.WithTimeout(w.victim.ctx, patience)
 	defer cancel()
 	if _, err := ctxfsv1.NewFsServiceClient(w.cc).Stat(ctx, &ctxfsv1.StatRequest{Path: "/README.md"}); err != nil {
-		w.leak("%s: another context, after %v: %v", what, time.Since(begun), err)
+		w.leak("%s: another context: %v", what, err)
 	}
 }
 
-// askVictim asks another context again and again until ctx ends, and returns how often. A
-// question that was asked before the end is waited for.
-func (w *world) askVictim(ctx context.Context, what string) (asked int64) {
-	pause := time.NewTicker(2 * time.Millisecond) // leaves the processors to the race
-	defer pause.Stop()
-	for {
+// answers is how often others are asked at least while an attack lasts. An answer that waited for the end of the attack would not come.
+const answers = 3
+
+// askVictim asks another context again and again for a while, and returns how often it has answered. It returns earlier if ctx ends.
+func (w *world) askVictim(ctx context.Context, long time.Duration, what string) (asked int64) {
+	_ = repeat(ctx, long, func() error {
 		w.checkVictim(what)
 		asked++
-		select {
-		case <-ctx.Done():
-			return asked
-		case <-pause.C:
+		return nil
+	})
+	return asked
+}
+
+// repeat calls ask for a while, and as often as answers at least, with pauses that leave the processors to others. It returns earlier if ctx
+// ends or ask fails.
+func repeat(ctx context.Context, long time.Duration, ask func() error) error {
+	pause := time.NewTicker(2 * time.Millisecond)
+	defer pause.Stop()
+	var over bool
+	for end, n := time.After(long), 1; ; n++ {
+		if err := ask(); err != nil {
+			return err
+		}
+		for waits := true; waits; {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-end:
+				over = true
+			case <-pause.C:
+				waits = false
+			}
+		}
+		if over && n >= answers {
+			return nil
 		}
 	}
 }

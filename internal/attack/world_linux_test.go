@@ -146,8 +146,8 @@ func (w *world) awaitLayer() {
 		if len(left) == 0 {
 			return
 		}
-		if time.Since(begun) > giveBack {
-			w.Fatalf("the layer's tree is not written after %v: %v", giveBack, left)
+		if time.Since(begun) > patience {
+			w.Fatalf("the layer's tree is not written after %v: %v", patience, left)
 		}
 	}
 }

@@ -31,13 +31,12 @@ func measure(t testing.TB) baseline {
 func (b baseline) returns(t testing.TB, slack int) {
 	t.Helper()
 	var now baseline
-	for range 50 {
+	for end := time.Now().Add(patience); time.Now().Before(end); <-time.After(100 * time.Millisecond) {
 		debug.FreeOSMemory()
 		now = measure(t)
 		if now.descriptors <= b.descriptors+slack && now.goroutines <= b.goroutines+slack && now.heap <= b.heap+heapSlack {
 			return
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
 	t.Errorf("it does not return to what was: %+v, now %+v", b, now)
 }

@@ -3,8 +3,10 @@ package faults
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,7 +27,11 @@ func TestADiskThatHangs(t *testing.T) {
 	d.fault("read,write,open,getattr,setattr", "panels~writer/slow", "hang")
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := hangs(f.With(ctx))
-	ended := make(chan error, len(calls))
+	type outcome struct {
+		call string
+		err  error
+	}
+	ended := make(chan outcome, len(calls))
 	var all sync.WaitGroup
 	for what, call := range calls {
 		all.Go(func() {
@@ -33,7 +39,7 @@ func TestADiskThatHangs(t *testing.T) {
 			if ctx.Err() == nil {
 				t.Errorf("%s did not hang: %v", what, err)
 			}
-			ended <- err
+			ended <- outcome{what, err}
 		})
 	}
 	for range 3 {
@@ -41,17 +47,20 @@ func TestADiskThatHangs(t *testing.T) {
 		wantFile(t, f, "quick", kept)
 		must(t, f.WriteFile("quick", []byte(kept), 0o644))
 	}
-	start := time.Now()
 	cancel()
-	for range calls {
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("a cancelled call says %v", err)
+	for late := time.After(patience); len(calls) > 0; {
+		select {
+		case o := <-ended:
+			if !errors.Is(o.err, context.Canceled) {
+				t.Errorf("%s was cancelled, and says %v", o.call, o.err)
+			}
+			delete(calls, o.call)
+		case <-late:
+			d.heal()
+			t.Fatalf("cancelled calls go on while the disk hangs: %v", slices.Collect(maps.Keys(calls)))
 		}
 	}
 	all.Wait()
-	if took := time.Since(start); took > 10*time.Second {
-		t.Errorf("cancelled calls took %v to return", took)
-	}
 	p.othersGoOn()
 	d.heal()
 	must(t, writes(h))
@@ -72,7 +81,7 @@ func hangs(f *client.FS) map[string]func() error {
 	}
 }
 
-// TestAStopWhileTheDiskHangs ends within 10 s all the same, and what was acknowledged is there at the next start.
+// TestAStopWhileTheDiskHangs does not wait for the disk, and what was acknowledged is there at the next start.
 func TestAStopWhileTheDiskHangs(t *testing.T) {
 	t.Parallel()
 	d := faultyDisk(t)
@@ -86,10 +95,8 @@ func TestAStopWhileTheDiskHangs(t *testing.T) {
 	go func() { ended <- second(f.ReadFile("slow")) }()
 	p.othersGoOn()
 	must(t, f.WriteFile("quick", []byte(kept), 0o644))
-	start := time.Now()
-	err := p.leave()
-	if took := time.Since(start); err == nil || !strings.Contains(err.Error(), "hang in the kernel") || took > 10*time.Second {
-		t.Errorf("the stop took %v and says %v", took, err)
+	if err := p.leave(); err == nil || !strings.Contains(err.Error(), "hang in the kernel") {
+		t.Errorf("the stop says %v", err)
 	}
 	if err := <-ended; err == nil {
 		t.Error("the call that hung was answered")

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/ctxfs/ctxfs/client"
 )
@@ -127,7 +126,7 @@ func feedLife(t *testing.T, dir string, reader *consumer, writers []*feedWriter)
 	t.Helper()
 	p, err := start(dir, "copy")
 	must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), lifeTime)
 	defer cancel()
 	c, err := p.dial(ctx)
 	must(t, err)

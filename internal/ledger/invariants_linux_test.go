@@ -98,7 +98,7 @@ func (w *workspace) unmount() {
 }
 
 // sweepTime is how long a server may take, after it accepts calls, to remove what the one before left.
-const sweepTime = 15 * time.Second
+const sweepTime = time.Minute
 
 // checkState looks at what the service keeps for itself after a start.
 func (w *workspace) checkState() error {

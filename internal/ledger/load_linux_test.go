@@ -229,7 +229,7 @@ func (l *load) count(name string, v verdict) {
 }
 
 // lateness is how long calls may take to fail once the server is gone.
-const lateness = 15 * time.Second
+const lateness = time.Minute
 
 // work has all workers at work until the server is ended.
 func (l *load) work(ctx context.Context, cancel func(), p *process, length time.Duration, sig os.Signal, watch func(context.Context, *process)) {

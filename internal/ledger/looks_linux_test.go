@@ -14,7 +14,7 @@ import (
 
 // within bounds a stream of FsService, and ends it when it is left.
 func (l *lane) within() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(l.ctx, 30*time.Second)
+	return context.WithTimeout(l.ctx, time.Minute)
 }
 
 // listing is what an answer says of names, to be compared with the model. Content is not in it, but its size.
@@ -282,7 +282,7 @@ func watchWrite(l *lane) []step {
 
 // awaitEvent waits until a watch reports an event for a name, or an overflow.
 func awaitEvent(w *client.Watcher, name string) error {
-	timer := time.NewTimer(20 * time.Second)
+	timer := time.NewTimer(time.Minute)
 	defer timer.Stop()
 	for {
 		select {

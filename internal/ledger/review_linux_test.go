@@ -160,7 +160,7 @@ func (r *reviewed) life(n int) {
 	stop := r.edit(users, 5*time.Millisecond, 55*time.Millisecond)
 	p, err := start(r.dir, r.driver) // beside the editors
 	must(r.t, errors.Join(stop(), err))
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(r.t.Context(), lifeTime)
 	defer cancel()
 	c, err := p.dial(ctx)
 	must(r.t, err)

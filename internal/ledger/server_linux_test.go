@@ -165,9 +165,12 @@ func (p *process) tail() string {
 	return string(data[max(0, len(data)-3000):])
 }
 
+// lifeTime bounds the life of a server that a fixed amount of work, or a kill, ends.
+const lifeTime = 5 * time.Minute
+
 // dial connects as the host.
 func (p *process) dial(ctx context.Context) (*client.Client, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	return client.Dial(ctx, client.WithAddress(p.address))
 }

@@ -99,7 +99,11 @@ func (p *person) serve(env ...string) *running {
 	r.stdin, err = r.cmd.StdinPipe()
 	p.must(err)
 	p.must(r.cmd.Start())
-	p.Cleanup(func() { _ = r.cmd.Process.Kill() }) // it has ended, unless the test failed
+	p.Cleanup(func() { // both processes have ended, unless the test failed
+		_ = r.stdin.Close()
+		_ = r.cmd.Process.Kill()
+		_ = r.cmd.Wait()
+	})
 	r.out = bufio.NewReader(out)
 	for !strings.Contains(r.banner, "\ntry ") {
 		line, err := r.out.ReadString('\n')
@@ -128,9 +132,9 @@ func (p *person) must(err error) {
 func (r *running) ended() int {
 	r.Helper()
 	end := []unix.PollFd{{Fd: int32(r.pidfd), Events: unix.POLLIN}}
-	n, err := unix.Poll(end, 20_000)
+	n, err := unix.Poll(end, int(patience.Milliseconds()))
 	for errors.Is(err, unix.EINTR) {
-		n, err = unix.Poll(end, 20_000)
+		n, err = unix.Poll(end, int(patience.Milliseconds()))
 	}
 	if n != 1 {
 		r.Errorf("the server is left: %v", errors.Join(err, syscall.Kill(r.pid, syscall.SIGKILL)))
@@ -350,7 +354,7 @@ func TestUserNSTellsSystemd(t *testing.T) {
 	r := p.serve("NOTIFY_SOCKET=" + at.Name)
 	told := func(want string) {
 		t.Helper()
-		p.must(in.SetReadDeadline(time.Now().Add(20 * time.Second)))
+		p.must(in.SetReadDeadline(time.Now().Add(patience)))
 		buf, oob := make([]byte, 4096), make([]byte, 4096)
 		n, k, _, _, err := in.ReadMsgUnix(buf, oob)
 		p.must(err)

@@ -88,6 +88,9 @@ func rootFor(env command.Env, args ...string) *cobra.Command {
 	return root
 }
 
+// patience bounds a wait that only a fault makes long.
+const patience = time.Minute
+
 // run runs a command and returns its exit code, outputs and error.
 func run(t *testing.T, environ []string, args ...string) (code int, out, errs string, err error) {
 	t.Helper()
@@ -115,7 +118,7 @@ func TestServeSaysWhatItFound(t *testing.T) {
 			}
 		case err := <-done:
 			t.Fatalf("serve ended: %v", err)
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("serve said nothing")
 		}
 	}
@@ -191,7 +194,7 @@ func TestRunForwardsASignalThatComesAtOnce(t *testing.T) {
 	ws := servertest.Workspace(t)
 	for range 20 {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "run", "--workspace", ws, "--disk-reserve", "0", "--",
-			"sh", "-c", "trap 'exit 5' HUP; kill -HUP $PPID; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done; exit 6")
+			"sh", "-c", "trap 'exit 5' HUP; kill -HUP $PPID; for i in $(seq 1200); do sleep 0.1; done; exit 6")
 		cmd.Env, cmd.Stderr = append(os.Environ(), programEnv+"=1"), os.Stderr
 		_ = cmd.Run()
 		if code := cmd.ProcessState.ExitCode(); code != 5 {

@@ -3,7 +3,6 @@ package command_test
 import (
 	"archive/tar"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -155,9 +154,17 @@ func (f onRead) Read([]byte) (int, error) {
 // awaitTrue waits for what is expected to happen.
 func awaitTrue(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
+	if !soon(is) {
+		t.Fatalf("not within %s: %s", patience, what)
+	}
+}
+
+// soon reports whether something that another process does happens.
+func soon(is func() bool) bool {
+	for end := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal(errors.New("not within a minute: " + what))
+			return false
 		}
 	}
+	return true
 }

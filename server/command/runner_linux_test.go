@@ -52,6 +52,7 @@ func atStations(t *testing.T, test func(s *station)) {
 func newStation(t *testing.T, driver string) *station {
 	t.Helper()
 	s := &station{T: t, ws: servertest.Workspace(t), driver: driver}
+	t.Cleanup(s.clear)
 	if os.Geteuid() == 0 {
 		s.user = "4321:4321"
 		if err := os.Chmod(filepath.Dir(s.ws), 0o755); err != nil { // that user passes through it
@@ -72,12 +73,26 @@ func newStation(t *testing.T, driver string) *station {
 	return s
 }
 
+// clear ends what a test leaves that fails while no server runs: a runner, with its commands, and mounts.
+func (s *station) clear() {
+	for _, pid := range s.runners() {
+		_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
+	}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	s.must(err)
+	for line := range strings.Lines(string(mounts)) {
+		if at := strings.Fields(line)[1]; strings.HasPrefix(at, s.ws) {
+			_ = unix.Unmount(at, unix.MNT_DETACH) // the next line may be below it
+		}
+	}
+}
+
 // served is a server that runs.
 type served struct {
 	*station
 	cmd *exec.Cmd
-	// ended is closed when it has ended.
-	ended chan struct{}
+	// ended receives how it ended, and is closed then.
+	ended chan error
 	exec  ctxfsv1.ExecServiceClient
 	cc    *grpc.ClientConn
 }
@@ -87,21 +102,22 @@ func (s *station) serve(env ...string) *served {
 	r := &served{station: s, cmd: exec.CommandContext(context.Background(), os.Args[0],
 		"serve", "--workspace", s.ws, "--disk-reserve", "0", "--driver", s.driver, "--exec-user", s.user, "--log-level", "warn")}
 	r.cmd.Env, r.cmd.Stderr = append(append(os.Environ(), programEnv+"=1"), env...), os.Stderr
-	s.must(r.cmd.Start())
-	r.ended = make(chan struct{})
-	s.Cleanup(func() {
-		_ = r.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-		<-r.ended
-		s.must(r.cc.Close())
-	})
-	s.must(startedServer(s.ws, r.cmd, nil))
 	var err error
 	r.cc, err = grpc.NewClient("unix://"+filepath.Join(s.state(), "ctxfs.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	s.must(err)
+	s.Cleanup(func() { s.must(r.cc.Close()) })
+	s.must(r.cmd.Start())
+	r.ended = make(chan error, 1)
 	go func() {
-		_ = r.cmd.Wait() // some are killed
+		r.ended <- r.cmd.Wait()
 		close(r.ended)
 	}()
+	s.Cleanup(func() {
+		_ = r.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		for range r.ended {
+		}
+	})
+	s.must(startedServer(s.ws, r.cmd, r.ended))
 	r.exec = ctxfsv1.NewExecServiceClient(r.cc)
 	return r
 }
@@ -121,7 +137,7 @@ func (r *served) end(signal syscall.Signal) {
 	r.must(r.cmd.Process.Signal(signal))
 	select {
 	case <-r.ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		r.Fatalf("the server does not end by %v", signal)
 	}
 }
@@ -194,7 +210,7 @@ func (r *served) attached(process, input string) (string, *ctxfsv1.Exit) {
 
 func (r *served) wantReason(process string, want ctxfsv1.ExitReason) {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	ended, err := r.exec.Wait(ctx, &ctxfsv1.WaitRequest{ProcessId: process})
 	if got := ended.GetProcess().GetExit().GetReason(); err != nil || got != want {
@@ -212,11 +228,7 @@ func (r *served) read(id, path string) string {
 // await waits for what another process does.
 func (s *station) await(what string, ok func() bool) {
 	s.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			s.Fatalf("not within 20 s: %s", what)
-		}
-	}
+	awaitTrue(s.T, what, ok)
 }
 
 func (s *station) exists(name string) bool {
@@ -228,6 +240,9 @@ func (s *station) exists(name string) bool {
 func (s *station) runners() []int {
 	s.Helper()
 	data, err := os.ReadFile(filepath.Join(s.state(), "exec/runner.log"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
 	s.must(err)
 	var pids []int
 	for line := range strings.Lines(string(data)) {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/ctxfs/ctxfs/client"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -35,19 +34,25 @@ func serveProcess(t *testing.T, ws string, stdout, stderr *os.File) *exec.Cmd {
 
 // startedServer waits until a process has written server.json. It fails when the process ends instead, which ended reports.
 func startedServer(ws string, cmd *exec.Cmd, ended <-chan error) error {
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	var end error
+	serves := soon(func() bool {
 		var r server.Record
 		data, err := os.ReadFile(filepath.Join(ws, ".contexts/.ctxfs/server.json"))
 		if err == nil && json.Unmarshal(data, &r) == nil && r.PID == cmd.Process.Pid {
-			return nil
+			return true
 		}
 		select {
 		case err := <-ended:
-			return fmt.Errorf("it ended: %w", err)
+			end = fmt.Errorf("it ended: %v", err)
+			return true
 		default:
+			return false
 		}
+	})
+	if !serves {
+		return fmt.Errorf("no server.json within %s", patience)
 	}
-	return errors.New("no server.json within 20 s")
+	return end
 }
 
 // TestServeWithoutABanner has standard output and standard error that take nothing: the server serves all the same.
