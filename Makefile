@@ -137,10 +137,11 @@ bench-console: need-git need-chromium check-console ## Checks on a quiet machine
 	cd console/web && CTXFS_QUIET=1 npm exec -- playwright test --workers 1 -g 'first view|5,000 lines'
 
 .PHONY: bench-peers
-bench-peers: ## Installs what the peers in Node need, the npm client among them; a peer that is not there is named as missing
+bench-peers: ## Installs what the peers in Node need, the npm client among them, unless it is there; a peer that is not there is named as missing
 	@if command -v npm >/dev/null; then \
-	  npm install --prefix bench/peers/node --no-audit --no-fund --no-package-lock --loglevel=error && \
-	  npm --prefix client/ts ci --no-audit --no-fund --loglevel=error && npm --prefix client/ts run --silent build; \
+	  { [ bench/peers/node/node_modules/.package-lock.json -nt bench/peers/node/package.json ] || npm install --prefix bench/peers/node --no-audit --no-fund --no-package-lock --loglevel=error; } && \
+	  { [ client/ts/node_modules/.package-lock.json -nt client/ts/package-lock.json ] || npm --prefix client/ts ci --no-audit --no-fund --loglevel=error; } && \
+	  npm --prefix client/ts run --silent build; \
 	fi
 
 .PHONY: attack
