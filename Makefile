@@ -8,7 +8,9 @@ LDFLAGS   := -s -w -X main.version=$(VERSION)
 BIN       := bin/ctxfs
 WORKSPACE ?= .
 # What make bench runs after the comparison, each a target of its own.
-BENCHES   := review git gateway agents sandbox exec records
+BENCHES   := first-access review exec gateway records
+# The packages whose benchmarks make bench-code runs.
+BENCHED   ?= ./client ./server ./contexts/... ./fsservice/... ./internal/codec ./internal/budget
 # The linter's cache holds absolute paths: one that checkouts share reports files of another by names that no exclusion knows. scripts/scratch
 # has each checkout at the same path.
 export GOLANGCI_LINT_CACHE := $(if $(filter %/ctxfs/checkout,$(CURDIR)),$(CURDIR:/checkout=/lint),$(CURDIR)/bin/lint-cache)
@@ -100,7 +102,7 @@ test-nodes: need-git need-node need-chromium ## Tests the npm client on Node 22,
 	node client/ts/scripts/nodes.mjs --install
 
 .PHONY: bench
-bench: need-git bench-peers ## Compares ctxfs with its peers (about ten minutes), then runs bench-review, -git, -gateway, -agents, -sandbox, -exec and -records, and writes docs/performance
+bench: need-git bench-peers ## Compares ctxfs with its peers (about ten minutes), then runs bench-first-access, -review, -exec, -gateway and -records, and writes docs/performance
 	cd bench && $(GO) run . --out ../docs/performance $(BENCH)
 	@# BENCH narrows the comparison, and leaves the others out.
 	$(if $(BENCH),,$(MAKE) --no-print-directory -j1 $(addprefix bench-,$(BENCHES)))
@@ -109,55 +111,42 @@ bench: need-git bench-peers ## Compares ctxfs with its peers (about ten minutes)
 bench-quick: need-git bench-peers ## Shows in a few seconds that the comparison works; its figures mean nothing
 	cd bench && $(GO) run . --quick $(BENCH)
 
-.PHONY: bench-scale
-bench-scale: need-git ## Shows how cost grows with panels, handles, directories and files, and writes docs/performance
-	cd bench && $(GO) run . scale --out ../docs/performance
-
 .PHONY: bench-first-access
 bench-first-access: need-git ## Measures the first access to a context by driver and size of the workspace, and writes docs/performance
 	cd bench && $(GO) run . first-access --out ../docs/performance $(BENCH)
-
-.PHONY: bench-records
-bench-records: need-postgres ## Measures panels and first accesses with the records in SQLite and in PostgreSQL, with 10 and 10,000 contexts, and writes docs/performance
-	cd bench && $(GO) run . records --out ../docs/performance $(BENCH)
 
 .PHONY: bench-review
 bench-review: need-git ## Measures a review by driver, size of the workspace and number of changes beside git, and writes docs/performance
 	cd bench && $(GO) run . review --out ../docs/performance $(BENCH)
 
-.PHONY: bench-git
-bench-git: need-git ## Measures commits and pushes of 10 to 1,000 changed files by driver beside git, and writes docs/performance
-	cd bench && $(GO) run . git --out ../docs/performance $(BENCH)
-
 .PHONY: bench-exec
 bench-exec: ## Measures commands beside bwrap alone, in a shared sandbox beside fork and exec, the rate of their output beside a pipe, and 100 idle sandboxes, and writes docs/performance
 	cd bench && $(GO) run . exec --out ../docs/performance $(BENCH)
-
-.PHONY: bench-sandbox
-bench-sandbox: bench-peers ## Measures a sandbox in memory beside memfs in Node, and writes docs/performance
-	cd bench && $(GO) run . sandbox --out ../docs/performance $(BENCH)
-
-.PHONY: bench-fairness
-bench-fairness: need-git ## Measures what a panel notices of a greedy one on the same server, and writes docs/performance
-	cd bench && $(GO) run . fairness --out ../docs/performance $(BENCH)
 
 .PHONY: bench-gateway
 bench-gateway: ## Measures sites beside nginx and Go's http.FileServer, and 200 open event streams, and writes docs/performance
 	cd bench && $(GO) run . gateway --out ../docs/performance $(BENCH)
 
+.PHONY: bench-records
+bench-records: need-postgres ## Measures panels and first accesses with the records in SQLite and in PostgreSQL, with 10 and 10,000 contexts, and writes docs/performance
+	cd bench && $(GO) run . records --out ../docs/performance $(BENCH)
+
+.PHONY: bench-code
+bench-code: need-git ## Runs the Go benchmarks that BENCH (all) matches COUNT (6) times, and sums them up beside those of OLD, a file that an earlier run wrote
+	@mkdir -p bin
+	set -o pipefail; $(GO) test -run '^$$' -bench '$(or $(BENCH),.)' -benchtime $(or $(BENCHTIME),300ms) -count $(or $(COUNT),6) $(BENCHED) | tee bin/bench-code.txt
+	@scripts/tool benchstat $(OLD) bin/bench-code.txt
+
 .PHONY: bench-console
 bench-console: need-git need-chromium check-console ## Checks on a quiet machine that the console shows 200 contexts in less than a second, and that a diff of 5,000 lines scrolls smoothly
 	cd console/web && CTXFS_QUIET=1 npm exec -- playwright test --workers 1 -g 'first view|5,000 lines'
 
-.PHONY: bench-agents
-bench-agents: bench-peers ## Measures edits, batches and archives beside single calls and tar, and MCP beside the reference file-system server, and writes docs/performance
-	cd bench && $(GO) run . agents --out ../docs/performance $(BENCH)
-
 .PHONY: bench-peers
-bench-peers: ## Installs what the peers in Node need, the npm client among them; a peer that is not there is named as missing
+bench-peers: ## Installs what the peers in Node need, the npm client among them, unless it is there; a peer that is not there is named as missing
 	@if command -v npm >/dev/null; then \
-	  npm install --prefix bench/peers/node --no-audit --no-fund --no-package-lock --loglevel=error && \
-	  npm --prefix client/ts ci --no-audit --no-fund --loglevel=error && npm --prefix client/ts run --silent build; \
+	  { [ bench/peers/node/node_modules/.package-lock.json -nt bench/peers/node/package.json ] || npm install --prefix bench/peers/node --no-audit --no-fund --no-package-lock --loglevel=error; } && \
+	  { [ client/ts/node_modules/.package-lock.json -nt client/ts/package-lock.json ] || npm --prefix client/ts ci --no-audit --no-fund --loglevel=error; } && \
+	  npm --prefix client/ts run --silent build; \
 	fi
 
 .PHONY: attack

@@ -2,8 +2,6 @@ package firstaccess
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/ctxfs/ctxfs/bench/peers"
@@ -21,123 +19,96 @@ const (
 	pooled    = ", copy ready"
 )
 
-// Row is what a workspace of so many files costs, by what was measured.
-type Row struct {
-	Files, Rounds int
-	Took          map[string]time.Duration
-}
-
-// Figures is the result of a run.
-type Figures struct {
-	Rows []Row
-	// Scope is nil if none was measured.
-	Scope *Scope
-}
-
 // names are what is reported, in this order.
 var names = [...]string{
 	plainCopy, goCopy, statWalk, server.DriverCopy + cold, server.DriverOverlay + cold,
 	server.DriverCopy + layered, server.DriverCopy + pooled, server.DriverOverlay + layered,
 }
 
-// Text is all tables.
-func (f Figures) Text() string {
-	scope := ""
-	if f.Scope != nil {
-		scope = f.Scope.Text()
-	}
-	return "## First access\n\n" + f.table().String() +
-		"\nEnsureContext over the socket until the folder shows a file, medians, in turns with `cp -a` and otiai10/copy of the same files (1 KiB each). " +
-		"The stat walk of the workspace is part of all, and measured by itself; as many files again, twice, lie in `node_modules` and are passed over. " +
-		"From nothing, `copy` makes the context in one walk and keeps the layer's content in one file; the layer's tree is written afterwards.\n\n## Required\n\n" + f.required().String() + scope
+// What is required: of 10,000 files how long the first access takes when a copy is ready, and besides the stat walk when overlay has its layer;
+// of others how many times as long as with 10,000; of a seeding from nothing how many times as long as cp -a; of a scope how many times as
+// long as in a workspace that has only its files.
+const (
+	poolBound     = 100 * time.Millisecond
+	overlayBound  = 25 * time.Millisecond
+	overlaySpread = 2
+	coldBound     = 1.25
+	scopeBound    = 1.25
+)
+
+// row is what a workspace of so many files costs, by what was measured.
+type row struct {
+	files, rounds int
+	took          map[string]time.Duration
 }
 
-func (f Figures) table() *report.Table {
+type figures struct{ rows []row }
+
+func (f figures) text() string {
 	t := &report.Table{Head: []string{"what"}}
-	for _, r := range f.Rows {
-		t.Head = append(t.Head, fmt.Sprintf(">%s files (%d rounds)", report.Thousands(int64(r.Files)), r.Rounds))
+	for _, r := range f.rows {
+		t.Head = append(t.Head, fmt.Sprintf(">%s files (%d rounds)", report.Thousands(int64(r.files)), r.rounds))
 	}
 	for _, name := range names {
 		cells := []string{name}
-		for _, r := range f.Rows {
-			cells = append(cells, r.cell(name))
+		for _, r := range f.rows {
+			cell := "-"
+			if d, ok := r.took[name]; ok {
+				cell = report.Duration(d)
+			}
+			cells = append(cells, cell)
 		}
 		t.Add(cells...)
 	}
-	return t
+	return "## First access\n\n" + t.String() +
+		"\nEnsureContext over the socket until the folder shows a file, medians, in turns with `cp -a` and otiai10/copy of the same files (1 KiB each). " +
+		"The stat walk of the workspace is part of all, and measured by itself; as many files again, twice, lie in `node_modules` and are passed over. " +
+		"From nothing, `copy` makes the context in one walk and keeps the layer's content in one file; the layer's tree is written afterwards.\n\n## Required\n\n" + f.required().String()
 }
-
-func (r Row) cell(name string) string {
-	if d, ok := r.Took[name]; ok {
-		return report.Duration(d)
-	}
-	return "-"
-}
-
-// poolBound is what the first access of 10,000 files may take when a copy is ready, coldBound how many times
-// as long as cp -a a seeding from nothing.
-// overlayBound is what it may take besides the stat walk when overlay has its layer, and overlaySpread how many times as
-// long as with 10,000 files when there are fewer or more.
-const (
-	poolBound     = 100 * time.Millisecond
-	coldBound     = 1.25
-	overlayBound  = 25 * time.Millisecond
-	overlaySpread = 2
-)
 
 // besides is what the first access takes besides the stat walk when overlay has its layer.
-func (r Row) besides() (time.Duration, bool) {
-	d, ok := r.Took[server.DriverOverlay+layered]
-	return max(0, d-r.Took[statWalk]), ok
+func (r row) besides() (time.Duration, bool) {
+	d, ok := r.took[server.DriverOverlay+layered]
+	return max(0, d-r.took[statWalk]), ok
 }
 
-func (f Figures) required() *report.Table {
+func (f figures) required() *report.Table {
 	t := &report.Table{Head: []string{">files", "what", ">measured", ">required", "met"}}
 	var middle time.Duration
-	for _, r := range f.Rows {
-		if r.Files == 10_000 {
+	for _, r := range f.rows {
+		if r.files == 10_000 {
 			middle, _ = r.besides()
 		}
 	}
-	for _, r := range f.Rows {
+	for _, r := range f.rows {
+		files := report.Thousands(int64(r.files))
 		if d, ok := r.besides(); ok && middle > 0 {
 			bound, says := overlayBound, "under "+report.Duration(overlayBound)
-			if r.Files != 10_000 {
+			if r.files != 10_000 {
 				bound, says = overlaySpread*middle, fmt.Sprintf("at most %dx of 10,000 files", overlaySpread)
 			}
-			t.Add(report.Thousands(int64(r.Files)), server.DriverOverlay+layered+", besides the stat walk", report.Duration(d), says, met(d <= bound))
+			t.Add(files, server.DriverOverlay+layered+", besides the stat walk", report.Duration(d), says, report.Met(d <= bound))
 		}
-		files, cp := report.Thousands(int64(r.Files)), r.Took[plainCopy]
-		if d, ok := r.Took[server.DriverCopy+pooled]; ok && r.Files == 10_000 {
-			t.Add(files, server.DriverCopy+pooled, report.Duration(d), "under "+report.Duration(poolBound), met(d < poolBound))
+		if d, ok := r.took[server.DriverCopy+pooled]; ok && r.files == 10_000 {
+			t.Add(files, server.DriverCopy+pooled, report.Duration(d), "under "+report.Duration(poolBound), report.Met(d < poolBound))
 		}
 		for _, name := range []string{server.DriverCopy + cold, server.DriverOverlay + cold} {
-			if d, ok := r.Took[name]; ok && cp > 0 {
-				times := float64(d) / float64(cp)
-				t.Add(files, name, report.Ratio(times)+" of cp -a", fmt.Sprintf("at most %.2fx", coldBound), met(times <= coldBound))
+			if d, ok := r.took[name]; ok && r.took[plainCopy] > 0 {
+				times := float64(d) / float64(r.took[plainCopy])
+				t.Add(files, name, report.Ratio(times)+" of cp -a", fmt.Sprintf("at most %.2fx", coldBound), report.Met(times <= coldBound))
 			}
 		}
 	}
 	return t
 }
 
-func met(ok bool) string {
-	if ok {
-		return "yes"
-	}
-	return "no"
-}
-
 // plots show time against files, one for each thing measured.
-func (f Figures) plots() []report.Plot {
-	var out []report.Plot
+func (f figures) plots() (out []report.Plot) {
 	for _, name := range names {
 		p := report.Plot{Title: name}
-		for _, r := range f.Rows {
-			if d, ok := r.Took[name]; ok {
-				p.Bars = append(p.Bars, report.Bar{
-					Name: report.Thousands(int64(r.Files)) + " files", Label: report.Duration(d), Value: float64(d), Role: peers.Product,
-				})
+		for _, r := range f.rows {
+			if d, ok := r.took[name]; ok {
+				p.Bars = append(p.Bars, report.Bar{Name: report.Thousands(int64(r.files)) + " files", Label: report.Duration(d), Value: float64(d), Class: peers.Product})
 			}
 		}
 		if len(p.Bars) > 0 {
@@ -147,15 +118,17 @@ func (f Figures) plots() []report.Plot {
 	return out
 }
 
-// write writes first-access.md and first-access.svg.
-func (f Figures) write(dir, text string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+func scopeText(files, all, rounds int, alone, within map[string]time.Duration) string {
+	t := &report.Table{Head: []string{
+		"what", fmt.Sprintf(">%s files alone", report.Thousands(int64(files))), fmt.Sprintf(">as a scope of %s", report.Thousands(int64(all))), ">ratio", ">required", "met",
+	}}
+	for _, name := range names {
+		if alone, within := alone[name], within[name]; alone > 0 && within > 0 {
+			times := float64(within) / float64(alone)
+			t.Add(name, report.Duration(alone), report.Duration(within), report.Ratio(times), fmt.Sprintf("at most %.2fx", scopeBound), report.Met(times <= scopeBound))
+		}
 	}
-	md := "# First access\n\nWritten by `make bench-first-access`; [the drivers](../explanation/drivers.md).\n\n![Time by number of files](first-access.svg)\n\n" + text
-	if err := os.WriteFile(filepath.Join(dir, "first-access.md"), []byte(md), 0o644); err != nil {
-		return err
-	}
-	svg := report.SVG("First access by number of files", "each plot has a scale of its own; shorter is better", f.plots())
-	return os.WriteFile(filepath.Join(dir, "first-access.svg"), []byte(svg), 0o644)
+	return "\n## A scope of a large workspace\n\n" + t.String() +
+		fmt.Sprintf("\nA context that is seeded from one folder of a repository (`--seed-from`), in a workspace that has only these files, and in one of two repositories with all. "+
+			"All files are committed. Medians of %d rounds, in turns.\n", rounds)
 }

@@ -9,67 +9,81 @@ import (
 	"io"
 	"net"
 	"net/http/httputil"
-	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ctxfs/ctxfs/bench/compare"
 	"github.com/ctxfs/ctxfs/bench/peers"
+	"github.com/ctxfs/ctxfs/bench/report"
 )
 
 // target is where a server listens, and the name by which it is asked.
 type target struct{ address, host string }
 
-// targetOf returns the target of a site of the host form. Its name resolves to this machine in browsers, and not everywhere else.
-func targetOf(site string) (target, error) {
-	u, err := url.Parse(site)
-	if err != nil {
-		return target{}, err
-	}
-	return target{net.JoinHostPort("127.0.0.1", u.Port()), u.Host}, nil
-}
-
-// dial opens a connection for each worker.
-func (t target) dial(ctx context.Context, workers int) (peers.Conn, error) {
-	v := &visitor{}
-	for range workers {
-		conn, err := t.connect(ctx)
-		if err != nil {
-			return nil, errors.Join(err, v.Close())
+// dialer opens a connection for each worker.
+func (t target) dialer(sizes compare.Sizes) func(context.Context, int) (*peers.Conn, error) {
+	last := []byte(compare.EntryName(sizes.Entries - 1))
+	return func(ctx context.Context, workers int) (*peers.Conn, error) {
+		var conns []*wire
+		end := func() (err error) {
+			for _, w := range conns {
+				err = errors.Join(err, w.conn.Close())
+			}
+			return err
 		}
-		v.conns = append(v.conns, conn)
+		for range workers {
+			w, err := t.connect(ctx)
+			if err != nil {
+				return nil, errors.Join(err, end())
+			}
+			conns = append(conns, w)
+		}
+		scratch := make([]byte, 1<<20)
+		return &peers.Conn{
+			Close: end,
+			Read:  func(worker int, name string) ([]byte, error) { return conns[worker].fetch(name) },
+			List: func(worker int, dir string) (int, []string, error) {
+				b, err := conns[worker].fetch(dir + "/")
+				if !bytes.Contains(b, last) {
+					return 0, nil, errors.Join(err, errors.New("the listing has not all files"))
+				}
+				return sizes.Entries, nil, err
+			},
+			ReadLarge: func(name string) (int64, error) {
+				body, err := conns[0].ask(name, "*/*")
+				if err != nil {
+					return 0, err
+				}
+				return io.CopyBuffer(struct{ io.Writer }{io.Discard}, body, scratch)
+			},
+		}, nil
 	}
-	return v, nil
 }
 
 func (t target) connect(ctx context.Context) (*wire, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", t.address)
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.address)
 	if err != nil {
 		return nil, err
 	}
-	return &wire{conn: conn, host: t.host, in: bufio.NewReaderSize(conn, 64<<10), scratch: make([]byte, 1<<20)}, nil
-}
-
-// visitor has the connections of one server's client.
-type visitor struct{ conns []*wire }
-
-// Close implements peers.Conn.
-func (v *visitor) Close() (err error) {
-	for _, c := range v.conns {
-		err = errors.Join(err, c.conn.Close())
-	}
-	return err
+	return &wire{conn: conn, host: t.host, in: bufio.NewReaderSize(conn, 64<<10)}, nil
 }
 
 // wire is a connection that speaks as little HTTP as the servers need: a client such as net/http's takes longer than the servers do, and
 // would hide what differs between them.
 type wire struct {
-	conn    net.Conn
-	host    string
-	in      *bufio.Reader
-	out     []byte
-	body    bytes.Buffer
-	scratch []byte
+	conn net.Conn
+	host string
+	in   *bufio.Reader
+	out  []byte
+	body bytes.Buffer
+	// events is the body of an event stream.
+	events *bufio.Reader
 }
 
 // ask requests a path without its first slash, and returns the body of the response. It must be read to its end.
@@ -133,11 +147,80 @@ func (w *wire) fetch(name string) ([]byte, error) {
 	return w.body.Bytes(), err
 }
 
-// drain returns the length of a body.
-func (w *wire) drain(name string) (int64, error) {
-	body, err := w.ask(name, "*/*")
-	if err != nil {
-		return 0, err
+// streams opens event streams of live reload, and says what they cost and how soon they report changes.
+func (t target) streams(ctx context.Context, server *peers.Ctxfs, n, edits int) (text string, err error) {
+	var open []*wire
+	defer func() {
+		for _, w := range open {
+			err = errors.Join(err, w.conn.Close())
+		}
+	}()
+	more := func(n int) (peers.Memory, error) {
+		for range n {
+			w, err := t.connect(ctx)
+			if err != nil {
+				return peers.Memory{}, err
+			}
+			open = append(open, w)
+			body, err := w.ask("__ctxfs/events", "text/event-stream")
+			if err != nil {
+				return peers.Memory{}, err
+			}
+			w.events = bufio.NewReader(body)
+			if err := w.await("retry:"); err != nil {
+				return peers.Memory{}, err
+			}
+		}
+		return server.Memory(ctx)
 	}
-	return io.CopyBuffer(struct{ io.Writer }{io.Discard}, body, w.scratch)
+	before, err := more(1) // what the first one makes is not counted
+	if err != nil {
+		return "", err
+	}
+	after, err := more(n)
+	if err != nil {
+		return "", err
+	}
+	var firsts, lasts []time.Duration
+	for i := range edits {
+		took := make([]time.Duration, len(open))
+		begin := time.Now()
+		var g errgroup.Group
+		for j, w := range open {
+			g.Go(func() error {
+				err := w.await("event: reload")
+				took[j] = time.Since(begin)
+				return err
+			})
+		}
+		if err := errors.Join(os.WriteFile(filepath.Join(server.Folder, "edited.txt"), fmt.Appendf(nil, "%d\n", i), 0o644), g.Wait()); err != nil {
+			return "", err
+		}
+		firsts, lasts = append(firsts, slices.Min(took)), append(lasts, slices.Max(took))
+	}
+	table, count, each := &report.Table{Head: []string{"what", ">measured"}}, report.Thousands(int64(n)), func(after, before int64) float64 { return float64(after-before) / float64(n) }
+	table.Add("heap and stacks for each of "+count+" streams", report.Bytes(each(after.Heap+after.Stacks, before.Heap+before.Stacks)))
+	table.Add("resident memory for each", report.Bytes(each(after.Resident, before.Resident)))
+	table.Add("goroutines for each", fmt.Sprintf("%.1f", each(int64(after.Goroutines), int64(before.Goroutines))))
+	table.Add("from a change to its event, the first stream", report.Duration(report.Median(firsts)))
+	table.Add("from a change to its event, the last of "+count, report.Duration(report.Median(lasts)))
+	return table.String() + fmt.Sprintf("\nThe streams are of one site with live reload, each on a connection of its own. Heap and stacks are what they add after a collection; resident memory "+
+		"is what the system counts. A change is a write to a file of the site; the times are medians of %d changes, and include the 50 ms in which the server gathers changes.\n", edits), nil
+}
+
+// await reads until a line that begins with prefix, and to the end of its event.
+func (w *wire) await(prefix string) error {
+	if err := w.conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		return err
+	}
+	for found := false; ; {
+		line, err := w.events.ReadString('\n')
+		if err != nil {
+			return fmt.Errorf("wait for %q: %w", prefix, err)
+		}
+		found = found || strings.HasPrefix(line, prefix)
+		if found && line == "\n" {
+			return nil
+		}
+	}
 }

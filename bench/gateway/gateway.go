@@ -3,217 +3,87 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"time"
+	"net"
+	"net/url"
 
-	"github.com/ctxfs/ctxfs/bench/cells"
+	"github.com/ctxfs/ctxfs/bench/compare"
 	"github.com/ctxfs/ctxfs/bench/peers"
 	"github.com/ctxfs/ctxfs/bench/report"
-	"github.com/ctxfs/ctxfs/bench/scale"
+	"github.com/ctxfs/ctxfs/bench/stand"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// Options of Run.
-type Options struct {
-	// Self is this program; Dir is for temporary files, and Out for the report, "" writes none.
-	Self, Dir, Out string
-	// Rounds is how often each cell is measured, Time how long; the median is reported.
-	Rounds int
-	Time   time.Duration
-	// Sizes of the work.
-	Sizes Sizes
+// The names of cells.
+const smallCell, largeCell, listCell = "file of 4 KiB", "file of 256 MiB", "listing of 10,000 files"
+
+// rules is what a site's rate must be of nginx's.
+var rules = []compare.Rule{
+	{Title: smallCell + ", at once: 1", Cell: smallCell + "/1", Own: "ctxfs", Peer: "nginx", Factor: 0.8},
+	{Title: smallCell + ", at once: 32", Cell: smallCell + "/32", Own: "ctxfs", Peer: "nginx", Factor: 0.8},
+	{Title: largeCell + ", at once: 1", Cell: largeCell + "/1", Own: "ctxfs", Peer: "nginx", Factor: 1},
 }
 
-// Sizes of the work.
-type Sizes struct {
-	// Large is the size of the large file in bytes, Entries the number of files in the directory that is listed.
-	Large   int64
-	Entries int
-	// Streams are the open event streams, and Edits the changes that they report.
-	Streams, Edits int
-}
-
-// Full and Quick are the sizes of a whole run, and of one that only shows that all works.
-func Full() Sizes { return Sizes{Large: 256 << 20, Entries: 10_000, Streams: 200, Edits: 20} }
-
-// Quick is about a tenth of Full.
-func Quick() Sizes { return Sizes{Large: 16 << 20, Entries: 100, Streams: 10, Edits: 2} }
-
-// Run measures everything, prints it and, with Options.Out, writes gateway.md.
-func Run(ctx context.Context, o Options, stdout, log io.Writer) (err error) {
-	machine := report.Describe(o.Dir)
-	scratch, err := os.MkdirTemp(o.Dir, "cg")
-	if err != nil {
-		return err
+// Run measures everything.
+func Run(ctx context.Context, o *stand.Options) (page *report.Page, err error) {
+	sizes, n, edits := compare.Sizes{Files: 64, Entries: 10_000, Large: 256 << 20}, 200, 20
+	if o.Quick {
+		sizes, n, edits = compare.Sizes{Files: 4, Entries: 100, Large: 16 << 20}, 10, 2
 	}
-	s := &stand{Options: o, log: log, server: &scale.Server{}}
-	defer func() { err = errors.Join(err, s.close(), os.RemoveAll(scratch)) }()
-	f := &figures{Options: o, machine: machine}
-	if err := s.start(ctx, scratch); err != nil {
-		return err
-	}
-	f.missing = s.missing
-	if f.results, err = s.measure(ctx); err != nil {
-		return err
-	}
-	if f.streams, err = s.streams(ctx); err != nil {
-		return fmt.Errorf("event streams: %w", err)
-	}
-	text := f.text()
-	if _, err := io.WriteString(stdout, text); err != nil || o.Out == "" {
-		return err
-	}
-	return write(o.Out, text)
-}
-
-// stand is what a run has started.
-type stand struct {
-	Options
-	log     io.Writer
-	server  *scale.Server
-	site    target
-	started []peers.Family
-	peers   []*peers.Peer
-	// missing are the peers that cannot run, each with the reason.
-	missing []string
-}
-
-// addressed is a server that tells where it listens.
-type addressed interface {
-	peers.Family
-	Address() string
-}
-
-func (s *stand) start(ctx context.Context, scratch string) error {
-	panel, err := s.server.Start(ctx, s.Self, scratch)
-	if err != nil {
-		return err
-	}
-	root := s.server.Folder()
-	if err := s.fill(root); err != nil {
-		return err
-	}
-	site, err := s.server.Host().OpenSite(ctx, panel.ContextID(), &ctxfsv1.SiteOptions{Listing: true, LiveReload: true}, 0)
-	if err != nil {
-		return err
-	}
-	if s.site, err = targetOf(site.GetUrl()); err != nil {
-		return err
-	}
-	s.peers = []*peers.Peer{{Name: "ctxfs", Role: peers.Product, PIDs: []int{s.server.PID()}, Dial: s.site.dial}}
-	env := peers.Env{Root: root, Scratch: scratch, Self: s.Self}
-	for _, f := range []addressed{&peers.Nginx{Listing: "html"}, &peers.FileServer{}} {
-		s.started = append(s.started, f)
-		started, err := f.Start(ctx, env)
-		if missing := (*peers.MissingError)(nil); errors.As(err, &missing) {
-			s.missing = append(s.missing, f.Name()+": "+missing.What)
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("start %s: %w", f.Name(), err)
-		}
-		started[0].Dial = target{f.Address(), f.Address()}.dial
-		s.peers = append(s.peers, started[0])
-	}
-	return nil
-}
-
-func (s *stand) close() (err error) {
-	for _, f := range s.started {
-		err = errors.Join(err, f.Close())
-	}
-	return errors.Join(err, s.server.Close())
-}
-
-// The files that are served. The size of a small one is in bytes.
-const (
-	smallName, smallSize = "app.js", 4 << 10
-	largeName            = "large.bin"
-	listName             = "list"
-)
-
-func entryName(i int) string { return fmt.Sprintf("entry-%06d.txt", i) }
-
-func (s *stand) fill(root string) error {
-	line := []byte("export const step = (input) => input.map((x) => x + 1);\n")
-	text := bytes.Repeat(line, smallSize/len(line)+1)[:smallSize]
-	if err := os.WriteFile(filepath.Join(root, smallName), text, 0o644); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(root, largeName), bytes.Repeat(text, int(s.Sizes.Large/smallSize)), 0o644); err != nil {
-		return err
-	}
-	if err := os.Mkdir(filepath.Join(root, listName), 0o755); err != nil {
-		return err
-	}
-	for i := range s.Sizes.Entries {
-		if err := os.WriteFile(filepath.Join(root, listName, entryName(i)), nil, 0o644); err != nil {
+	err = o.Scratch(func(scratch string) (err error) {
+		e := &peers.Env{Options: o, Scratch: scratch}
+		defer func() { err = errors.Join(err, e.Close()) }()
+		if err := e.StartMeasured(ctx); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// many is the higher concurrency.
-const many = 32
-
-func (s *stand) cells() []*cells.Cell {
-	return []*cells.Cell{
-		{Name: smallCell, Concurrency: 1, Workers: 1, Parts: 1, Bind: readSmall},
-		{Name: smallCell, Concurrency: many, Workers: many, Parts: 1, Bind: readSmall},
-		{Name: largeCell, Concurrency: 1, Workers: 1, Parts: 1, Bytes: s.Sizes.Large, Bind: s.readLarge},
-		{Name: listCell, Concurrency: 1, Workers: 1, Parts: 1, Bind: s.list},
-	}
-}
-
-func (s *stand) measure(ctx context.Context) (all report.Results, err error) {
-	for _, c := range s.cells() {
-		_, _ = fmt.Fprintf(s.log, "%s, at once: %d\n", c.Name, c.Concurrency)
-		r, err := cells.Run(ctx, c, s.peers, cells.Options{Rounds: s.Rounds, Time: s.Time})
+		if err := compare.MakeTree(e.Root, sizes); err != nil {
+			return err
+		}
+		site, err := e.Ctxfs.Host.OpenSite(ctx, e.Ctxfs.Panel.ContextID(), &ctxfsv1.SiteOptions{Listing: true, LiveReload: true}, 0)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		all = append(all, r...)
-	}
-	return all, nil
-}
-
-// step makes a Step of what a worker's connection does.
-func step(c peers.Conn, do func(*wire) (ok bool, err error)) cells.Step {
-	v := c.(*visitor) //nolint:forcetypeassert // target.dial makes them
-	return func(worker, _ int) (float64, error) {
-		ok, err := do(v.conns[worker])
-		if err == nil && !ok {
-			err = errors.New("the response is not the file or the listing")
+		u, err := url.Parse(site.GetUrl())
+		if err != nil {
+			return err
 		}
-		return 1, err
-	}
-}
-
-func readSmall(c peers.Conn, _ string) cells.Step {
-	return step(c, func(w *wire) (bool, error) {
-		b, err := w.fetch(smallName)
-		return len(b) == smallSize, err
+		rivals, missing, err := e.Join(ctx, peers.Family{Name: "nginx", Start: peers.StartNginx("html")}, peers.Family{Name: "net-http", Start: peers.StartNetHTTP})
+		if err != nil {
+			return err
+		}
+		// The name of a site's host form resolves to this machine in browsers, and not everywhere else.
+		own := target{net.JoinHostPort("127.0.0.1", u.Port()), u.Host}
+		all := []*peers.Peer{{Name: "ctxfs", Role: peers.Product, PIDs: []int{e.Ctxfs.PID()}, Dial: own.dialer(sizes)}}
+		for _, p := range rivals {
+			p.Dial = target{p.Address, p.Address}.dialer(sizes)
+			all = append(all, p)
+		}
+		rs, err := compare.Measure(ctx, o, []*compare.Cell{
+			{Name: smallCell, Concurrency: 1, Bind: sizes.Read},
+			{Name: smallCell, Concurrency: compare.Many, Bind: sizes.Read},
+			{Name: largeCell, Concurrency: 1, Bytes: sizes.Large, Bind: sizes.ReadLarge},
+			{Name: listCell, Concurrency: 1, Bind: sizes.List},
+		}, all)
+		if err != nil {
+			return err
+		}
+		o.Logf("event streams")
+		streams, err := own.streams(ctx, e.Ctxfs, n, edits)
+		if err != nil {
+			return fmt.Errorf("event streams: %w", err)
+		}
+		page = &report.Page{
+			Name: "gateway", Title: "Sites: how fast they are", Intro: "Written by `make bench-gateway`; [how to read it](../explanation/performance.md), all but the section on edits.",
+			How: fmt.Sprintf("Median of %d rounds of %s, all servers in turns.", o.Rounds, o.Time), Keep: "\n## Edit to reload\n",
+			Text: compare.Missing(missing) + rs.Table().String() +
+				"\n`rate/s` is requests (bytes for 256 MiB), `CPU/op` of client and server together, `ctxfs is` its rate divided by the peer's. " +
+				"All serve the same directory over loopback TCP without TLS, each as a process of its own. The client is the bench's own: one connection for each request " +
+				"at once, of which it reads the length and the body only. ctxfs serves a site of the host form with all checks; nginx is Debian's with `sendfile` and " +
+				"`autoindex`, net-http is Go's `http.FileServer`.\n\n## Required\n\n" + rs.Required(rules) + "\n## Event streams\n\n" + streams,
+		}
+		return nil
 	})
-}
-
-func (s *stand) readLarge(c peers.Conn, _ string) cells.Step {
-	return step(c, func(w *wire) (bool, error) {
-		n, err := w.drain(largeName)
-		return n == s.Sizes.Large, err
-	})
-}
-
-func (s *stand) list(c peers.Conn, _ string) cells.Step {
-	last := []byte(entryName(s.Sizes.Entries - 1))
-	return step(c, func(w *wire) (bool, error) {
-		b, err := w.fetch(listName + "/")
-		return bytes.Contains(b, last), err
-	})
+	return page, err
 }

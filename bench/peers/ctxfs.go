@@ -1,220 +1,218 @@
 package peers
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 
-	"github.com/ctxfs/ctxfs/bench/child"
+	"github.com/ctxfs/ctxfs/bench/stand"
 	"github.com/ctxfs/ctxfs/client"
+	"github.com/ctxfs/ctxfs/server"
 )
 
-// panelID is the panel whose folder is measured.
-const panelID = "panels/bench"
-
-// Ctxfs is a server of its own as a user starts it, with everything on: confinement, checks
-// of rights, limits and metrics. Its context's folder is what all peers serve.
+// Ctxfs is a server of its own, with a panel. Its context's folder is what all peers serve.
 type Ctxfs struct {
-	// Earlier is set for the server of an earlier version, which serves a folder of its own.
-	Earlier bool
-	process *child.Process
-	socket  string
-	tcp     string
-	host    *client.Client
-	panel   *client.Panel
+	*stand.Process
+	Host  *client.Client
+	Panel *client.Panel
+	// Folder is that of the panel's context.
+	Folder      string
+	socket, tcp string
 }
 
-// Program is the server that is measured: the one that was named, else one that is built in dir. source is the folder of bench's source.
-func Program(ctx context.Context, named, source, dir string) (string, error) {
-	if named != "" {
-		return filepath.Abs(named)
+// StartCtxfs starts the server as a user does, with everything on: confinement, checks of rights, limits and metrics. It builds the program if
+// Options.Ctxfs names none. The folder becomes the environment's root.
+func (e *Env) StartCtxfs(ctx context.Context) error {
+	program, err := filepath.Abs(e.Options.Ctxfs)
+	if e.Options.Ctxfs == "" {
+		program = filepath.Join(e.Scratch, "ctxfs")
+		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", program, "./cmd/ctxfs")
+		cmd.Dir, cmd.Env = filepath.Join(e.Source, ".."), append(os.Environ(), "CGO_ENABLED=0")
+		var out []byte
+		if out, err = cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build ctxfs: %w\n%s", err, out)
+		}
 	}
-	program := filepath.Join(dir, "ctxfs")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", program, "./cmd/ctxfs")
-	cmd.Dir = filepath.Join(source, "..")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build ctxfs: %w\n%s", err, out)
+	workspace := filepath.Join(e.Scratch, "w")
+	if err == nil {
+		err = os.Mkdir(workspace, 0o755)
 	}
-	return program, nil
-}
-
-// Name implements Family.
-func (c *Ctxfs) Name() string {
-	if c.Earlier {
-		return "ctxfs-before"
+	if err != nil {
+		return err
 	}
-	return "ctxfs"
-}
-
-// Launch starts the server on an empty workspace, opens the panel, and returns its folder.
-func (c *Ctxfs) Launch(ctx context.Context, program, workspace string, flags ...string) (folder string, err error) {
 	ready := filepath.Join(workspace, "ready")
-	args := append([]string{"serve", "--workspace", workspace, "--ready-file", ready, "--exit-on-stdin-close",
-		"--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-level", "warn"}, flags...)
-	if c.process, err = child.Start(workspace, program, args...); err != nil {
-		return "", err
-	}
-	if err := c.process.Await(ctx, func() error { return readable(ready) }); err != nil {
-		return "", err
-	}
-	record, err := readRecord(workspace)
+	p, err := e.Start(workspace, program, "serve", "--workspace", workspace, "--ready-file", ready, "--exit-on-stdin-close",
+		"--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-level", "warn")
 	if err != nil {
-		return "", err
+		return err
 	}
-	c.socket, c.tcp = "unix://"+record.Socket, record.Addresses[1]
-	if c.host, err = client.Dial(ctx, client.WithAddress(c.socket)); err != nil {
-		return "", err
+	if err := p.Await(ctx, func() error { return exists(ready) }); err != nil {
+		return err
 	}
-	if c.panel, err = c.host.OpenPanel(ctx, panelID); err != nil {
-		return "", err
-	}
-	info, err := c.host.Info(ctx, c.panel.ContextID())
+	b, err := os.ReadFile(filepath.Join(workspace, ".contexts", ".ctxfs", "server.json"))
 	if err != nil {
-		return "", err
+		return fmt.Errorf("read the server's addresses: %w", err)
 	}
-	if info.GetFolder() == "" {
-		return "", fmt.Errorf("the server did not tell the folder of %s", c.panel.ContextID())
+	var record struct {
+		Socket    string
+		Addresses []string
 	}
-	return info.GetFolder(), nil
+	if err := json.Unmarshal(b, &record); err != nil || len(record.Addresses) < 2 {
+		return fmt.Errorf("server.json names no TCP address: %s", b)
+	}
+	return e.open(ctx, &Ctxfs{Process: p, socket: "unix://" + record.Socket, tcp: record.Addresses[1]})
 }
 
-// Start implements Family; Launch comes first.
-func (c *Ctxfs) Start(context.Context, Env) ([]*Peer, error) {
-	token, _ := c.panel.Token()
-	pids, what := []int{c.process.PID()}, "ctxfs"
-	if c.Earlier {
-		what = "the earlier ctxfs of --before"
+// StartMeasured starts a server with a gateway that answers Memory.
+func (e *Env) StartMeasured(ctx context.Context) error {
+	workspace := filepath.Join(e.Scratch, "w")
+	if err := os.Mkdir(workspace, 0o755); err != nil {
+		return err
 	}
-	return []*Peer{
-		{Name: c.Name(), What: what + ", Go client, unix socket", Role: Product, PIDs: pids, Dial: func(ctx context.Context, _ int) (Conn, error) {
-			return dialCtxfs(ctx, c.socket, token)
-		}},
-		{Name: c.Name() + "-tcp", What: what + ", Go client, TCP", Role: Product, PIDs: pids, Dial: func(ctx context.Context, _ int) (Conn, error) {
-			return dialCtxfs(ctx, c.tcp, token)
-		}},
-	}, nil
-}
-
-// PID is the server's.
-func (c *Ctxfs) PID() int { return c.process.PID() }
-
-// Host is the connection by which the panel was opened.
-func (c *Ctxfs) Host() *client.Client { return c.host }
-
-// Address is the unix socket's.
-func (c *Ctxfs) Address() string { return c.socket }
-
-// Close implements Family.
-func (c *Ctxfs) Close() error {
-	if c.host != nil {
-		_ = c.host.Close()
-	}
-	if c.process == nil {
-		return nil
-	}
-	return c.process.Stop()
-}
-
-// dialCtxfs is a panel: one connection, however many operations at a time.
-func dialCtxfs(ctx context.Context, address, token string) (Conn, error) {
-	cl, err := client.Dial(ctx, client.WithAddress(address), client.WithToken(token))
+	p, err := e.Start(e.Scratch, e.Self, "peer", "ctxfs", "-", workspace)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &ctxfsConn{client: cl, fs: cl.FS()}, nil
+	address, err := p.Line(ctx, readyPrefix)
+	if err != nil {
+		return err
+	}
+	return e.open(ctx, &Ctxfs{Process: p, socket: address})
 }
 
-type ctxfsConn struct {
-	client *client.Client
-	fs     *client.FS
-}
-
-// Close implements Conn.
-func (c *ctxfsConn) Close() error { return c.client.Close() }
-
-// Stat implements Stater.
-func (c *ctxfsConn) Stat(_ int, name string) error {
-	_, err := c.fs.Stat(name)
+// open opens the panel.
+func (e *Env) open(ctx context.Context, c *Ctxfs) (err error) {
+	if c.Host, err = client.Dial(ctx, client.WithAddress(c.socket)); err != nil {
+		return err
+	}
+	e.ends = append(e.ends, func() error { _ = c.Host.Close(); return nil })
+	if c.Panel, err = c.Host.OpenPanel(ctx, "panels/bench"); err != nil {
+		return err
+	}
+	info, err := c.Host.Info(ctx, c.Panel.ContextID())
+	c.Folder, e.Root, e.Ctxfs = info.GetFolder(), info.GetFolder(), c
 	return err
 }
 
-// StatAll implements ManyStater.
-func (c *ctxfsConn) StatAll(names []string) error {
-	for _, a := range c.fs.LstatAll(names) {
-		if a.Err != nil {
-			return a.Err
-		}
+func exists(path string) error {
+	_, err := os.Stat(path)
+	return err
+}
+
+// Memory is a server's own account, after a collection.
+type Memory struct {
+	// Heap is the bytes of live objects, Stacks those of goroutines.
+	Heap, Stacks int64
+	Goroutines   int
+	// Resident is what the system counts.
+	Resident int64
+}
+
+// memoryPrefix begins what the server's process answers to a line.
+const memoryPrefix = "memory "
+
+// Memory asks the server of StartMeasured.
+func (c *Ctxfs) Memory(ctx context.Context) (m Memory, err error) {
+	line, err := c.Ask(ctx, "memory", memoryPrefix)
+	if err != nil {
+		return m, err
 	}
-	return nil
+	if err := json.Unmarshal([]byte(line), &m); err != nil {
+		return m, err
+	}
+	m.Resident, err = stand.Resident(c.PID())
+	return m, err
 }
 
-// ReadFile implements FileReader.
-func (c *ctxfsConn) ReadFile(_ int, name string) ([]byte, error) { return c.fs.ReadFile(name) }
-
-// WriteFile implements FileWriter.
-func (c *ctxfsConn) WriteFile(_ int, name string, data []byte) error {
-	return c.fs.WriteFile(name, data, 0o644)
-}
-
-// Remove implements Remover.
-func (c *ctxfsConn) Remove(_ int, name string) error { return c.fs.Unlink(name) }
-
-// List implements Lister.
-func (c *ctxfsConn) List(_ int, dir string) (int, []string, error) {
-	entries, err := c.fs.ReadDir(dir)
-	return len(entries), dirNames(entries), err
-}
-
-// ListTree implements TreeLister.
-func (c *ctxfsConn) ListTree(dir string) (int, error) {
-	entries, err := c.fs.List(dir, client.ListOptions{Recursive: true, Stats: true})
-	return len(entries), err
-}
-
-// Grep implements Grepper.
-func (c *ctxfsConn) Grep(dir, text string) (int, error) {
-	files := map[string]struct{}{}
-	_, err := c.fs.Grep(client.GrepOptions{Path: dir, Pattern: text, Fixed: true}, func(f client.GrepFile) error {
-		files[f.Path] = struct{}{}
-		return nil
+// serveCtxfs is the process of StartMeasured.
+func serveCtxfs(workspace string) error {
+	return stand.Serve(context.Background(), func(cfg *server.Config) {
+		cfg.Workspace, cfg.Gateway = workspace, "127.0.0.1:0"
+	}, func(s stand.Server) error {
+		fmt.Println(readyPrefix + s.Address)
+		lines := bufio.NewScanner(os.Stdin)
+		for lines.Scan() {
+			runtime.GC()
+			runtime.GC() // the first collection only moves pools' content to where the second takes it
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			b, err := json.Marshal(Memory{Heap: int64(m.HeapAlloc), Stacks: int64(m.StackInuse), Goroutines: runtime.NumGoroutine()})
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%s%s\n", memoryPrefix, b)
+		}
+		return lines.Err()
 	})
-	return len(files), err
 }
 
-// ReadStream implements StreamReader.
-func (c *ctxfsConn) ReadStream(name string) (int64, error) {
-	r, err := c.fs.ReadStream(name, client.ReadOptions{})
-	if err != nil {
-		return 0, err
+// Peers are the panel's Go client over each of the addresses: one connection, however many operations at a time.
+func (c *Ctxfs) Peers() (out []*Peer) {
+	token, _ := c.Panel.Token()
+	for _, p := range [][3]string{{"ctxfs", "unix socket", c.socket}, {"ctxfs-tcp", "TCP", c.tcp}} {
+		out = append(out, &Peer{Name: p[0], What: "ctxfs, Go client, " + p[1], Role: Product, PIDs: []int{c.PID()}, Dial: func(ctx context.Context, _ int) (*Conn, error) {
+			cl, err := client.Dial(ctx, client.WithAddress(p[2]), client.WithToken(token))
+			if err != nil {
+				return nil, err
+			}
+			return ctxfsConn(cl.FS(), cl.Close), nil
+		}})
 	}
-	defer r.Close()
-	return drain(r, nil)
+	return out
 }
 
-// WriteStream implements StreamWriter.
-func (c *ctxfsConn) WriteStream(name string, size int64) error {
-	w, err := c.fs.WriteStream(name, client.WriteOptions{Perm: 0o644})
-	if err != nil {
-		return err
+func ctxfsConn(f *client.FS, end func() error) *Conn {
+	return &Conn{
+		Close: end,
+		Stat:  func(_ int, name string) error { return only(f.Stat(name)) },
+		StatAll: func(names []string) error {
+			for _, a := range f.LstatAll(names) {
+				if a.Err != nil {
+					return a.Err
+				}
+			}
+			return nil
+		},
+		Read:   func(_ int, name string) ([]byte, error) { return f.ReadFile(name) },
+		Write:  func(_ int, name string, data []byte) error { return f.WriteFile(name, data, 0o644) },
+		Remove: func(_ int, name string) error { return f.Unlink(name) },
+		List:   func(_ int, dir string) (int, []string, error) { return listed(f.ReadDir(dir)) },
+		Tree: func(dir string) (int, error) {
+			entries, err := f.List(dir, client.ListOptions{Recursive: true, Stats: true})
+			return len(entries), err
+		},
+		Grep: func(dir, text string) (int, error) {
+			files := map[string]struct{}{}
+			_, err := f.Grep(client.GrepOptions{Path: dir, Pattern: text, Fixed: true}, func(found client.GrepFile) error {
+				files[found.Path] = struct{}{}
+				return nil
+			})
+			return len(files), err
+		},
+		ReadLarge: func(name string) (int64, error) {
+			r, err := f.ReadStream(name, client.ReadOptions{})
+			if err != nil {
+				return 0, err
+			}
+			defer r.Close()
+			return drain(r, nil)
+		},
+		WriteLarge: func(name string, size int64) error {
+			w, err := f.WriteStream(name, client.WriteOptions{Perm: 0o644})
+			if err != nil {
+				return err
+			}
+			if _, err := io.Copy(w, source(size)); err != nil {
+				w.Abort()
+				return err
+			}
+			return w.Close()
+		},
 	}
-	if _, err := io.Copy(w, source(size)); err != nil {
-		w.Abort()
-		return err
-	}
-	return w.Close()
-}
-
-func dirNames(entries []fs.DirEntry) []string {
-	var dirs []string
-	for _, e := range entries {
-		if e.IsDir() {
-			dirs = append(dirs, e.Name())
-		}
-	}
-	return dirs
 }

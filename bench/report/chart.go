@@ -5,9 +5,6 @@ import (
 	"html"
 	"slices"
 	"strings"
-
-	"github.com/ctxfs/ctxfs/bench/cells"
-	"github.com/ctxfs/ctxfs/bench/peers"
 )
 
 // Measures of the chart, in pixels.
@@ -23,59 +20,32 @@ const (
 	headHeight  = 64
 )
 
-// Bar is a named value of a plot.
-type Bar struct {
-	Name, Label string
-	Value       float64
-	Role        peers.Role
+// Chart is a picture of several plots.
+type Chart struct {
+	Title, Subtitle string
+	Plots           []Plot
 }
 
-// Plot is a small chart of bars; longer is better.
+// Plot is a small chart of bars.
 type Plot struct {
 	Title string
 	Bars  []Bar
 }
 
-// Chart is an SVG with a plot for each cell: the rates of ctxfs, of its peers and, in grey,
-// of a transport that does nothing. Local calls are left out: nothing would be seen beside them.
-func (rs Results) Chart() string {
-	var plots []Plot
-	for _, group := range rs.byCell() {
-		if p := plot(group); len(p.Bars) > 1 {
-			plots = append(plots, p)
-		}
-	}
-	return SVG("ctxfs beside its peers", "operations or bytes a second on one machine, longer is better; grey: a limit, not a peer", plots)
-}
-
-func plot(group []cells.Result) Plot {
-	c := group[0].Cell
-	p := Plot{Title: fmt.Sprintf("%s, %d at once", c.Name, c.Concurrency)}
-	for _, r := range group {
-		if r.Peer.Name != "local" && !strings.HasPrefix(r.Peer.Name, "echo-unary") {
-			p.Bars = append(p.Bars, Bar{Name: r.Peer.Name, Label: rate(r), Value: r.Median.Rate, Role: r.Peer.Role})
-		}
-	}
-	slices.SortStableFunc(p.Bars, func(a, b Bar) int {
-		switch {
-		case a.Value > b.Value:
-			return -1
-		case a.Value < b.Value:
-			return 1
-		}
-		return 0
-	})
-	return p
+// Bar is a named value of a plot. Class is its colour: "product", "rival" or "limit".
+type Bar struct {
+	Name, Label, Class string
+	Value              float64
 }
 
 // svg is a picture that is being written.
 type svg struct{ strings.Builder }
 
-// SVG draws plots in columns. The picture reads on a light and on a dark page.
-func SVG(title, subtitle string, plots []Plot) string {
-	var body svg
+// SVG draws the plots in columns. The picture reads on a light and on a dark page.
+func (c Chart) SVG() string {
+	var body, out svg
 	y := headHeight
-	for row := range slices.Chunk(plots, chartCols) {
+	for row := range slices.Chunk(c.Plots, chartCols) {
 		height := 0
 		for i, p := range row {
 			x := chartGap + i*(chartWidth-chartGap)/chartCols
@@ -83,16 +53,12 @@ func SVG(title, subtitle string, plots []Plot) string {
 		}
 		y += height + chartGap
 	}
-	var out svg
-	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s">`+"\n",
-		chartWidth, y, chartWidth, y, html.EscapeString(title))
-	out.WriteString(chartStyle)
-	fmt.Fprintf(&out, `<rect class="page" width="%d" height="%d" rx="6"/>`+"\n", chartWidth, y)
-	out.text(chartGap, 30, "title", title)
-	out.text(chartGap, 48, "sub", subtitle)
-	out.WriteString(body.String())
-	out.WriteString("</svg>\n")
-	return out.String()
+	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %[2]d" width="%[1]d" height="%[2]d" role="img" aria-label="%[3]s">`+"\n",
+		chartWidth, y, html.EscapeString(c.Title))
+	fmt.Fprintf(&out, `%s<rect class="page" width="%d" height="%d" rx="6"/>`+"\n", chartStyle, chartWidth, y)
+	out.text(chartGap, 30, "title", c.Title)
+	out.text(chartGap, 48, "sub", c.Subtitle)
+	return out.String() + body.String() + "</svg>\n"
 }
 
 const chartStyle = `<style>
@@ -126,34 +92,17 @@ func (s *svg) plot(p Plot, x, y, width int) int {
 	for _, b := range p.Bars {
 		longest = max(longest, b.Value)
 	}
-	room := width - nameWidth - valueWidth
 	for i, b := range p.Bars {
-		top := y + titleHeight + i*barStep
-		length := 1
+		top, length, name := y+titleHeight+i*barStep, 1, "peer"
 		if longest > 0 {
-			length = max(1, int(b.Value/longest*float64(room)))
+			length = max(1, int(b.Value/longest*float64(width-nameWidth-valueWidth)))
 		}
-		s.text(x, top+barHeight-3, nameClass(b.Role), b.Name)
-		fmt.Fprintf(s, `<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="2"/>`+"\n", barClass(b.Role), x+nameWidth, top, length, barHeight)
+		if b.Class == "product" {
+			name = "own"
+		}
+		s.text(x, top+barHeight-3, name, b.Name)
+		fmt.Fprintf(s, `<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="2"/>`+"\n", b.Class, x+nameWidth, top, length, barHeight)
 		s.text(x+nameWidth+length+6, top+barHeight-3, "value", b.Label)
 	}
 	return titleHeight + len(p.Bars)*barStep
-}
-
-func nameClass(r peers.Role) string {
-	if r == peers.Product {
-		return "own"
-	}
-	return "peer"
-}
-
-func barClass(r peers.Role) string {
-	switch r {
-	case peers.Product:
-		return "product"
-	case peers.Limit:
-		return "limit"
-	default:
-		return "rival"
-	}
 }

@@ -1,5 +1,3 @@
-// Package report writes results down: tables in Markdown, the requirements with what was
-// measured, and a chart. It measures nothing.
 package report
 
 import (
@@ -22,51 +20,36 @@ func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 // String is the table with a line end after each row.
 func (t *Table) String() string {
 	var b strings.Builder
-	head, right := t.columns()
-	width := t.widths(head)
-	line := func(cells []string) {
-		for i, c := range cells {
-			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(c))
-			if right[i] {
-				b.WriteString("| " + pad + c + " ")
-			} else {
-				b.WriteString("| " + c + pad + " ")
-			}
-		}
-		b.WriteString("|\n")
+	right, width := make([]bool, len(t.Head)), make([]int, len(t.Head))
+	head := make([]string, len(t.Head))
+	for i, h := range t.Head {
+		head[i], right[i] = strings.CutPrefix(h, ">")
 	}
-	line(head)
-	for i, w := range width {
-		rule := strings.Repeat("-", w+1)
-		if right[i] {
-			b.WriteString("|" + rule + ":")
-		} else {
-			b.WriteString("|" + rule + "-")
-		}
-	}
-	b.WriteString("|\n")
-	for _, r := range t.Rows {
-		line(r)
-	}
-	return b.String()
-}
-
-func (t *Table) columns() (head []string, right []bool) {
-	for _, h := range t.Head {
-		name, isRight := strings.CutPrefix(h, ">")
-		head, right = append(head, name), append(right, isRight)
-	}
-	return head, right
-}
-
-func (t *Table) widths(head []string) []int {
-	width := make([]int, len(head))
-	for _, r := range append([][]string{head}, t.Rows...) {
+	all := append([][]string{head}, t.Rows...)
+	for _, r := range all {
 		for i, c := range r {
 			width[i] = max(width[i], utf8.RuneCountInString(c))
 		}
 	}
-	return width
+	for n, r := range all {
+		for i, c := range r {
+			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(c))
+			if right[i] {
+				pad, c = c, pad
+			}
+			b.WriteString("| " + c + pad + " ")
+		}
+		b.WriteString("|\n")
+		for i, w := range width {
+			if n == 0 {
+				b.WriteString("|" + strings.Repeat("-", w+1) + map[bool]string{true: ":", false: "-"}[right[i]])
+			}
+		}
+		if n == 0 {
+			b.WriteString("|\n")
+		}
+	}
+	return b.String()
 }
 
 // Duration has three significant digits: "8.42 us", "1.20 ms".
@@ -112,13 +95,11 @@ func significant(v float64) string {
 
 // Bytes is a size: "12.5 KiB".
 func Bytes(v float64) string {
-	switch {
-	case v < 1<<10:
-		return significant(v) + " B"
-	case v < 1<<20:
-		return significant(v/(1<<10)) + " KiB"
-	case v < 1<<30:
-		return significant(v/(1<<20)) + " MiB"
+	for _, unit := range []string{"B", "KiB", "MiB"} {
+		if v < 1<<10 {
+			return significant(v) + " " + unit
+		}
+		v /= 1 << 10
 	}
-	return significant(v/(1<<30)) + " GiB"
+	return significant(v) + " GiB"
 }

@@ -2,8 +2,6 @@ package review
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/ctxfs/ctxfs/bench/peers"
@@ -24,40 +22,38 @@ const (
 	approveAndApply = "approve + Apply"
 )
 
-// Row is what was measured of a context with so many files, some of them changed.
-type Row struct {
-	Files, Changed int
-	Driver         string
-	Took           map[string]time.Duration
+// row is what was measured of a context with so many files, some of them changed.
+type row struct {
+	files, changed int
+	driver         string
+	took           map[string]time.Duration
 }
 
-// Figures is the result of a run.
-type Figures struct {
-	// Sizes are of workspaces of several sizes in which few files changed, Changed of one with Files in which more and more changed.
-	Sizes, Changed []Row
-	Files, Rounds  int
+// figures is the result of a run: sizes of workspaces of several sizes in which few files changed, changed of one in which more and more did.
+type figures struct {
+	sizes, changed []row
+	files, rounds  int
 }
 
-// Text is all tables.
-func (f Figures) Text() string {
-	return "## By number of files\n\n" + table(f.Sizes, firstList, listing, statWalk) +
-		"\n## By number of changed files\n\n" + table(f.Changed, listing, statWalk, diff, gitDiff, apply, gitApply, approveAndApply) +
-		fmt.Sprintf("\nMedians of %d rounds (of the first ListChanges, at most %d), over the socket; each round measures both sides in turns, with contents ", f.Rounds, firsts) +
+func (f figures) text() string {
+	return "## By number of files\n\n" + table(f.sizes, firstList, listing, statWalk) +
+		"\n## By number of changed files\n\n" + table(f.changed, listing, statWalk, diff, gitDiff, apply, gitApply, approveAndApply) +
+		fmt.Sprintf("\nMedians of %d rounds (of the first ListChanges, at most %d), over the socket; each round measures both sides in turns, with contents ", f.rounds, firsts) +
 		"that are new to both. Files have 1 KiB; one line of each changed file changed. The stat walk reads the attributes of all files of the context, in this " +
 		"process. `git diff` and `git apply` run on the same files. Apply applies what is approved. \"approve + Apply\" is one call, which lists and keeps the changes " +
 		"first, as `git diff` does before `git apply`. Apply returns when everything is on the disk; `git apply` leaves that to the system.\n\n## Required\n\n" +
 		f.required().String()
 }
 
-func table(rows []Row, names ...string) string {
+func table(rows []row, names ...string) string {
 	t := &report.Table{Head: []string{"driver", ">files", ">changed"}}
 	for _, name := range names {
 		t.Head = append(t.Head, ">"+name)
 	}
 	for _, r := range rows {
-		cells := []string{r.Driver, report.Thousands(int64(r.Files)), report.Thousands(int64(r.Changed))}
+		cells := []string{r.driver, report.Thousands(int64(r.files)), report.Thousands(int64(r.changed))}
 		for _, name := range names {
-			cells = append(cells, report.Duration(r.Took[name]))
+			cells = append(cells, report.Duration(r.took[name]))
 		}
 		t.Add(cells...)
 	}
@@ -74,20 +70,20 @@ const (
 	manyChanged  = 1_000
 )
 
-func (f Figures) required() *report.Table {
+func (f figures) required() *report.Table {
 	t := &report.Table{Head: []string{"what", "driver", ">measured", ">required", "met"}}
-	ratio := func(r Row, what, of string, most float64) {
-		times := float64(r.Took[what]) / float64(max(1, r.Took[of]))
-		t.Add(what+" with "+report.Thousands(int64(r.Changed))+" changed", r.Driver, report.Ratio(times)+" of "+of, fmt.Sprintf("at most %.1fx", most), met(times <= most))
+	ratio := func(r row, what, of string, most float64) {
+		times := float64(r.took[what]) / float64(max(1, r.took[of]))
+		t.Add(what+" with "+report.Thousands(int64(r.changed))+" changed", r.driver, report.Ratio(times)+" of "+of, fmt.Sprintf("at most %.1fx", most), report.Met(times <= most))
 	}
-	for _, r := range f.Changed {
+	for _, r := range f.changed {
 		switch {
-		case r.Files != manyFiles:
-		case r.Changed == few && r.Driver == server.DriverCopy:
+		case r.files != manyFiles:
+		case r.changed == few && r.driver == server.DriverCopy:
 			ratio(r, listing, statWalk, copyBound)
-		case r.Changed == few:
-			t.Add(listing+" with 10 changed", r.Driver, report.Duration(r.Took[listing]), "under "+report.Duration(overlayBound), met(r.Took[listing] < overlayBound))
-		case r.Changed == manyChanged:
+		case r.changed == few:
+			t.Add(listing+" with 10 changed", r.driver, report.Duration(r.took[listing]), "under "+report.Duration(overlayBound), report.Met(r.took[listing] < overlayBound))
+		case r.changed == manyChanged:
 			ratio(r, diff, gitDiff, diffBound)
 			ratio(r, apply, gitApply, applyBound)
 		}
@@ -95,50 +91,23 @@ func (f Figures) required() *report.Table {
 	return t
 }
 
-func met(ok bool) string {
-	if ok {
-		return "yes"
-	}
-	return "no"
-}
-
 // plots show the time of ListChanges against files, and against changed files.
-func (f Figures) plots() []report.Plot {
-	var out []report.Plot
-	bar := func(r Row, name string) report.Bar {
-		return report.Bar{Name: name, Label: report.Duration(r.Took[listing]), Value: float64(r.Took[listing]), Role: peers.Product}
+func (f figures) plots() (out []report.Plot) {
+	add := func(title, driver, unit string, rows []row, count func(row) int) {
+		p := report.Plot{Title: driver + title}
+		for _, r := range rows {
+			if r.driver == driver {
+				d := r.took[listing]
+				p.Bars = append(p.Bars, report.Bar{Name: report.Thousands(int64(count(r))) + unit, Label: report.Duration(d), Value: float64(d), Class: peers.Product})
+			}
+		}
+		if len(p.Bars) > 0 {
+			out = append(out, p)
+		}
 	}
 	for _, driver := range []string{server.DriverCopy, server.DriverOverlay} {
-		files := report.Plot{Title: driver + ", 10 files changed"}
-		for _, r := range f.Sizes {
-			if r.Driver == driver {
-				files.Bars = append(files.Bars, bar(r, report.Thousands(int64(r.Files))+" files"))
-			}
-		}
-		changed := report.Plot{Title: fmt.Sprintf("%s, of %s files", driver, report.Thousands(int64(f.Files)))}
-		for _, r := range f.Changed {
-			if r.Driver == driver {
-				changed.Bars = append(changed.Bars, bar(r, report.Thousands(int64(r.Changed))+" changed"))
-			}
-		}
-		for _, p := range []report.Plot{files, changed} {
-			if len(p.Bars) > 0 {
-				out = append(out, p)
-			}
-		}
+		add(", 10 files changed", driver, " files", f.sizes, func(r row) int { return r.files })
+		add(fmt.Sprintf(", of %s files", report.Thousands(int64(f.files))), driver, " changed", f.changed, func(r row) int { return r.changed })
 	}
 	return out
-}
-
-// write writes review.md and review.svg.
-func (f Figures) write(dir, text string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	md := "# Review\n\nWritten by `make bench-review`; [what a review is](../how-to/review.md).\n\n![Time of ListChanges](review.svg)\n\n" + text
-	if err := os.WriteFile(filepath.Join(dir, "review.md"), []byte(md), 0o644); err != nil {
-		return err
-	}
-	svg := report.SVG("ListChanges by number of files, and of changed files", "each plot has a scale of its own; shorter is better", f.plots())
-	return os.WriteFile(filepath.Join(dir, "review.svg"), []byte(svg), 0o644)
 }

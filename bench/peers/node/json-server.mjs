@@ -24,18 +24,9 @@ const attributes = (s) => ({
   directory: s.isDirectory(),
 });
 
-const entry = async (dir, name) => ({ name, ...attributes(await fs.lstat(path.join(dir, name))) });
-
 const operations = {
   stat: async ({ name }) => attributes(await fs.stat(within(name))),
   readFile: async ({ name }) => ({ data: (await fs.readFile(within(name))).toString("base64") }),
-  writeFile: async ({ name, data }) => { await fs.writeFile(within(name), Buffer.from(data ?? "", "base64")); },
-  remove: async ({ name }) => { await fs.unlink(within(name)); },
-  readdir: async ({ name }) => {
-    const dir = within(name);
-    const names = await fs.readdir(dir);
-    return { entries: await Promise.all(names.map((n) => entry(dir, n))) };
-  },
   open: async ({ name, flags }) => {
     const fd = nextHandle++;
     handles.set(fd, await fs.open(within(name), flags));
@@ -44,10 +35,6 @@ const operations = {
   read: async ({ fd, offset, length }) => {
     const { bytesRead, buffer } = await handles.get(fd).read(Buffer.allocUnsafe(length), 0, length, offset);
     return { data: buffer.toString("base64", 0, bytesRead) };
-  },
-  write: async ({ fd, offset, data }) => {
-    const bytes = Buffer.from(data ?? "", "base64");
-    await handles.get(fd).write(bytes, 0, bytes.length, offset);
   },
   close: async ({ fd }) => {
     const handle = handles.get(fd);
