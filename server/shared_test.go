@@ -20,6 +20,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/client"
 
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -178,7 +179,7 @@ func TestHalfARequestIsCutOff(t *testing.T) {
 		if _, err := io.WriteString(conn, "GET /v1/session HTTP/1.1\r\n"); err != nil {
 			t.Fatal(err)
 		}
-		if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(clocktest.Patience)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.Copy(io.Discard, conn); err != nil && !errors.Is(err, net.ErrClosed) {
@@ -200,13 +201,9 @@ func TestSilentConnectionsDoNotHoldUpTheEnd(t *testing.T) {
 			eventually(t, "the connection is known", func() bool {
 				return r.conns.tcp.countUnauthenticated() == 1
 			})
-			begun := time.Now()
 			r.stop()
 			if err := r.wait(); err != nil {
 				t.Error(err)
-			}
-			if took := time.Since(begun); took > 10*time.Second {
-				t.Errorf("the end took %v", took)
 			}
 		})
 	}

@@ -22,11 +22,18 @@ const Patience = 5 * time.Minute
 // Await looks again and again until holds returns true, and fails the test when it never does. It is for what has no event to wait for.
 func Await(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
+	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(Patience); !holds(); <-tick.C {
 		if time.Now().After(end) {
 			t.Fatalf("after %v it does not hold that %s", Patience, what)
 		}
 	}
+}
+
+// IsFromNow calls get and reports whether it returned a time that is so much later than a moment of the call, to the millisecond.
+func IsFromNow(later time.Duration, get func() time.Time) bool {
+	earliest := time.Now().Add(later)
+	at := get()
+	return !at.Before(earliest.Truncate(time.Millisecond)) && !at.After(time.Now().Add(later))
 }

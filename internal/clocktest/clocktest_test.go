@@ -49,3 +49,18 @@ func TestAwait(t *testing.T) {
 		}
 	})
 }
+
+func TestIsFromNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for at, want := range map[time.Duration]bool{time.Hour: true, time.Hour + time.Second: true, time.Hour - time.Millisecond: false, time.Hour + 3*time.Second: false} {
+			got := clocktest.IsFromNow(time.Hour, func() time.Time {
+				at := time.Now().Add(at)
+				time.Sleep(2 * time.Second)
+				return time.Unix(0, at.UnixNano())
+			})
+			if got != want {
+				t.Errorf("after %v: %v", at, got)
+			}
+		}
+	})
+}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -28,6 +29,8 @@ type Proxy struct {
 	changed chan struct{}
 	conns   map[net.Conn]bool
 	running sync.WaitGroup
+	// messages counts what clients sent.
+	messages atomic.Int64
 }
 
 // Disorder is what a Proxy does to connections; the zero Disorder is nothing.
@@ -108,8 +111,8 @@ func (p *Proxy) serve(from net.Conn) {
 		return
 	}
 	var both sync.WaitGroup
-	both.Go(func() { p.carry(to, from) })
-	both.Go(func() { p.carry(from, to) })
+	both.Go(func() { p.carry(to, from, true) })
+	both.Go(func() { p.carry(from, to, false) })
 	both.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,12 +133,18 @@ func (p *Proxy) keep(conns ...net.Conn) bool {
 	return true
 }
 
+// Messages returns how many messages clients have sent, about.
+func (p *Proxy) Messages() int { return int(p.messages.Load()) }
+
 // carry copies from one connection to another one, and closes both.
-func (p *Proxy) carry(to, from net.Conn) {
+func (p *Proxy) carry(to, from net.Conn, sends bool) {
 	defer func() { _, _ = to.Close(), from.Close() }()
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
+		if sends {
+			p.messages.Add(1)
+		}
 		p.hold()
 		if _, e := to.Write(buf[:n]); e != nil || err != nil {
 			return // io.EOF, or one of them was closed
