@@ -109,6 +109,7 @@ func TestScripts(t *testing.T) {
 		"testTimeout: 30_000,":                                        "1",
 
 		"await expect.poll(f, { timeout: 60_000 }).toBe(1);":  "",
+		"AbortSignal.timeout(2 * life);":                      "",
 		"use({ timeout: 0 });":                                "",
 		"f(); // not Date.now()":                              "",
 		"// clock: a reason\nawait page.waitForTimeout(100);": "",

@@ -15,7 +15,7 @@ var scriptRules = []struct {
 }{
 	{regexp.MustCompile(`\b(?:Date|performance)\.now\(`), "the test reads the real clock"},
 	{regexp.MustCompile(`\bsetTimeout\(|node:timers/promises|\.waitForTimeout\(`), "the test sleeps: wait for an event (expect.poll)"},
-	{regexp.MustCompile(`\b(?i:[a-z]*timeout|[a-z]*timeoutMs)(?::\s*|\()([0-9_]+)\b`), shortWait},
+	{regexp.MustCompile(`\b(?i:[a-z]*timeout|[a-z]*timeoutMs)(?::\s*|\()([0-9_]+)\s*(?:[,)}]|$)`), shortWait},
 }
 
 // shortWait is what is wrong with a wait of less than minWait.
