@@ -54,10 +54,11 @@ func TestConnectionsWithoutACallAreClosed(t *testing.T) {
 	for _, encrypted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("tls=%t", encrypted), func(t *testing.T) {
 			cfg := sessionConfig(t)
+			cfg.Keepalive = time.Hour // no other bound ends them
 			if encrypted {
 				cfg.TLSCert, cfg.TLSKey = ca.files(t)
 			}
-			r := startWith(t, cfg, func(s *Server) {
+			r := startDeps(t, cfg, Deps{HandshakeTime: time.Hour}, func(s *Server) {
 				for _, g := range []*connGroup{s.conns.unix, s.conns.tcp, s.conns.http} {
 					g.firstCallTime = 300 * time.Millisecond
 				}

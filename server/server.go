@@ -51,6 +51,8 @@ type Deps struct {
 	Store func(metadata.Store) (store metadata.Store, ask func(context.Context) (identity string, err error))
 	// DrainTime is how long running calls have to end when the server stops; 0, except in tests, means 8 s.
 	DrainTime time.Duration
+	// HandshakeTime bounds the handshake of a connection to a gRPC address; 0, except in tests, means 10 s.
+	HandshakeTime time.Duration
 }
 
 // drainTime (Deps.DrainTime) and stopTime bound the stop: running calls have drainTime to end, and the whole stop takes no longer than both.
@@ -111,6 +113,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Server, error) {
 	}
 	if deps.DrainTime == 0 {
 		deps.DrainTime = drainTime
+	}
+	if deps.HandshakeTime == 0 {
+		deps.HandshakeTime = handshakeTime
 	}
 	s := &Server{cfg: cfg, log: deps.Log, deps: deps, streams: newStreamTable(), health: health.NewServer(), metrics: newMetrics(deps.Version)}
 	for _, step := range []func(context.Context) error{s.takeWorkspace, s.openParts, s.startTraces, s.listen, s.compose, s.settle, s.announce} {

@@ -175,7 +175,7 @@ func TestRefreshTokenKeepsASession(t *testing.T) {
 			}
 			return nil
 		})
-		lost.last() // with the token that both had
+		lost.ends(codes.Unauthenticated, "the token expired") // with the token that both had
 		kept.works(opWriteFile("/still", "here"))
 	})
 }

@@ -173,7 +173,9 @@ func dialRaw(t *testing.T, r *running) net.Conn {
 // gRPC must not lift the deadline that HTTP has set.
 func TestHalfARequestIsCutOff(t *testing.T) {
 	t.Parallel()
-	r := startWith(t, sessionConfig(t), func(s *Server) { s.gateway.Shared.ReadHeaderTimeout = 100 * time.Millisecond })
+	r := startDeps(t, sessionConfig(t), Deps{HandshakeTime: time.Hour}, func(s *Server) {
+		s.gateway.Shared.ReadHeaderTimeout, s.conns.tcp.firstCallTime = 100*time.Millisecond, time.Hour
+	})
 	for range 20 {
 		conn := dialRaw(t, r)
 		if _, err := io.WriteString(conn, "GET /v1/session HTTP/1.1\r\n"); err != nil {
@@ -193,7 +195,8 @@ func TestSilentConnectionsDoNotHoldUpTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{"nothing": "", "some bytes": "PR", "half a preface": "PRI * HTTP/2.0\r\n", "half a request": "GET /v1/session HTTP/1.1\r\n"} {
 		t.Run(name, func(t *testing.T) {
-			r := start(t, sessionConfig(t))
+			// No bound of their own ends them.
+			r := startDeps(t, sessionConfig(t), Deps{HandshakeTime: time.Hour}, func(s *Server) { s.conns.tcp.firstCallTime = time.Hour })
 			conn := dialRaw(t, r)
 			if _, err := io.WriteString(conn, text); err != nil {
 				t.Fatal(err)
