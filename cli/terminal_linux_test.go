@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 )
 
 // window is a terminal in which ctxfs runs.
@@ -105,7 +107,7 @@ func (w *window) enter(keys string) {
 
 func (w *window) expect(text string) {
 	w.t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(clocktest.Patience)
 	for {
 		if _, rest, ok := strings.Cut(w.seen, text); ok {
 			w.seen = rest
@@ -187,11 +189,7 @@ func TestTerminalIsRestoredBySignals(t *testing.T) {
 	w.expect("begun")
 	await := func(what string, is func() bool) {
 		t.Helper()
-		for begun := time.Now(); !is(); {
-			if time.Since(begun) > time.Minute {
-				t.Fatal("waiting until ", what)
-			}
-		}
+		clocktest.Await(t, what, is)
 	}
 	signal := func(sig syscall.Signal) {
 		t.Helper()

@@ -102,9 +102,9 @@ func TestLstatAllByMany(t *testing.T) {
 	for i := range names {
 		names[i] = "README.md"
 	}
-	var callers sync.WaitGroup
+	var all sync.WaitGroup
 	for range 8 {
-		callers.Go(func() {
+		all.Go(func() {
 			for i, a := range f.LstatAll(names) {
 				if a.Err != nil {
 					t.Errorf("answer %d: %v", i, a.Err)
@@ -113,7 +113,7 @@ func TestLstatAllByMany(t *testing.T) {
 			}
 		})
 	}
-	callers.Wait()
+	all.Wait()
 }
 
 func dialFS(t *testing.T, opts ...client.Option) *client.FS {

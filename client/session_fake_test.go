@@ -257,6 +257,7 @@ func TestCallsAreBounded(t *testing.T) {
 	if n := <-got; n != (seen{2, 0}) {
 		t.Errorf("%+v", n)
 	}
+	// clock: the caller gives up, whenever that is
 	waits, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()
 	if err := fsys.With(waits).Unlink("c"); !errors.Is(err, context.DeadlineExceeded) {

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -99,20 +101,11 @@ func (s *session) stat(ctx context.Context) chan error {
 // awaitReader waits until the reader is the one that the test expects.
 func (s *session) awaitReader(t *testing.T, want reader) {
 	t.Helper()
-	late := time.After(time.Minute)
-	for {
+	clocktest.Await(t, fmt.Sprintf("the reader is %d", want), func() bool {
 		s.mu.Lock()
-		now := s.reader
-		s.mu.Unlock()
-		if now == want {
-			return
-		}
-		select {
-		case <-late:
-			t.Fatalf("reader %d, want %d", now, want)
-		case <-time.After(time.Millisecond):
-		}
-	}
+		defer s.mu.Unlock()
+		return s.reader == want
+	})
 }
 
 // TestLoneCallerReceives has one call after another, each cancelled or answered.

@@ -58,6 +58,7 @@ func TestContextsDoNotWaitForTheLayersTree(t *testing.T) {
 	w.writeTo(m, "ctx_b", "app/d2/f2.txt", "changed")
 	w.write("app/d3/f3.txt", "changed in the workspace")
 
+	// clock: the caller gives up, whenever that is
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if o, err := m.Origin(ctx, "ctx_a"); err == nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 	"github.com/ctxfs/ctxfs/metadata"
 	"github.com/ctxfs/ctxfs/metadata/memory"
 	"github.com/ctxfs/ctxfs/metadata/metadatatest"
@@ -111,22 +112,13 @@ func TestUseIsRecordedOnceTheDatabaseAnswers(t *testing.T) {
 	calls := db.Calls()
 	passed.Store(int64(time.Hour))
 	wantFile(t, m, "ctx_a", "app/f", "1")
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	for deadline := time.Now().Add(time.Minute); ; <-ticker.C {
-		if db.Calls() == calls { // it was not tried yet
-			continue
-		}
-		db.Set(metadatatest.Fault{})
+	clocktest.Await(t, "recording the use was tried", func() bool { return db.Calls() > calls })
+	db.Set(metadatatest.Fault{})
+	clocktest.Await(t, "the later use is recorded", func() bool {
 		rec, err := w.store.Contexts().Get(t.Context(), "ctx_a")
 		must(t, err)
-		if rec.UsedAt.Sub(start) > 50*time.Minute {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the last recorded use is %s after the start", rec.UsedAt.Sub(start))
-		}
-	}
+		return rec.UsedAt.Sub(start) > 50*time.Minute // clock: both are of the clock that the test sets
+	})
 }
 
 // TestRebuildFollowsTheFolders: what the database has lost is recorded again, and what it shows again is deleted again.

@@ -14,6 +14,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/driver/copyfs"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 	"github.com/ctxfs/ctxfs/metadata"
 	"github.com/ctxfs/ctxfs/metadata/memory"
 	"github.com/ctxfs/ctxfs/metadata/sqlite"
@@ -247,7 +248,7 @@ func (w *workspace) gitFails(dir string, args ...string) string {
 }
 
 // promptly bounds what must not wait for anything, on a busy machine.
-const promptly = time.Minute
+const promptly = clocktest.Patience
 
 // inTime fails the test when f takes longer than promptly.
 func inTime(t *testing.T, what string, f func(ctx context.Context) error) {
@@ -269,14 +270,9 @@ func inTime(t *testing.T, what string, f func(ctx context.Context) error) {
 // wantSwept waits until staging holds nothing but its tag: a start empties it in the background.
 func wantSwept(t testing.TB, m *Manager) {
 	t.Helper()
-	for deadline := time.Now().Add(promptly); ; time.Sleep(time.Millisecond) {
+	clocktest.Await(t, "staging is empty", func() bool {
 		entries, err := os.ReadDir(m.cat.Layout.Staging)
 		must(t, err)
-		if len(entries) == 1 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("staging holds %v", entries)
-		}
-	}
+		return len(entries) == 1
+	})
 }

@@ -197,6 +197,7 @@ func TestReadersGoOnDuringAFork(t *testing.T) {
 	a, err := m.Acquire(t.Context(), "ctx_a", Read)
 	must(t, err)
 	a.Release()
+	// clock: the caller gives up, whenever that is
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	_, err = m.Acquire(ctx, "ctx_a", Write)

@@ -86,6 +86,7 @@ func TestGarbageWaitsForSeedings(t *testing.T) {
 	m := w.open()
 	release, err := m.cat.Locks.Share(t.Context(), catalog.WorkLock)
 	must(t, err)
+	// clock: the caller gives up, whenever that is
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := m.CollectGarbage(ctx, GarbageOptions{}); err == nil {

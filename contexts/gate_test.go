@@ -165,6 +165,7 @@ func TestDeleteWaitsForOperations(t *testing.T) {
 	ensure(t, m, "ctx_a")
 	a, err := m.Acquire(ctx, "ctx_a", Write)
 	must(t, err)
+	// clock: the caller gives up, whenever that is
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
 	if _, err := m.Delete(short, "ctx_a"); err == nil {

@@ -86,6 +86,7 @@ func TestMountsDoNotWaitForEachOther(t *testing.T) {
 	<-slow.begun
 	inTime(t, "another context in this server", acquired(m, "ctx_b"))
 	inTime(t, "another context in another server", acquired(other, "ctx_b"))
+	// clock: the caller gives up, whenever that is
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := acquired(other, "ctx_a")(ctx); err == nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/driver/copyfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 )
 
 // sparing signals when the pool makes a copy, and can hold that up.
@@ -53,19 +54,15 @@ func (w *workspace) pooled(size int, change ...func(*Config)) (*Manager, *observ
 // priority.
 func full(t testing.TB, m *Manager, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	clocktest.Await(t, fmt.Sprintf("the pool holds %d copies of the current layer", n), func() bool {
 		cur, err := m.seeder.Layers.Current(seed.Scope{})
 		must(t, err)
 		all, err := m.seeder.Pool.List()
 		must(t, err)
 		others, err := m.seeder.Pool.Others(cur.Digest)
 		must(t, err)
-		if len(all) == n && len(others) == 0 {
-			return
-		}
-	}
-	all, err := m.seeder.Pool.List()
-	t.Fatalf("the pool holds %v (%v), want %d of the current layer", all, err, n)
+		return len(all) == n && len(others) == 0
+	})
 }
 
 // claimed returns the result of the last seeding's claim.

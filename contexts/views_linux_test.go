@@ -6,10 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 )
 
 // wantIn checks what a file of an open context or snapshot has.
@@ -130,10 +130,6 @@ func TestSnapshotThatAnotherProcessDeleted(t *testing.T) {
 	}
 	must(t, read())
 	must(t, other.DeleteSnapshot(t.Context(), "ctx_a", "s"))
-	for end := time.Now().Add(time.Minute); read() == nil; {
-		if time.Now().After(end) {
-			t.Fatal("the snapshot is still open")
-		}
-	}
+	clocktest.Await(t, "the snapshot is not open any more", func() bool { return read() != nil })
 	wantCode(t, read(), fserr.ENOENT, `no snapshot "s"`)
 }

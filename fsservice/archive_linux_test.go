@@ -22,6 +22,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -456,11 +457,7 @@ func (w *world) hidden() []string {
 // until waits for what is expected to happen.
 func (w *world) until(what string, is func() bool) {
 	w.Helper()
-	for begin := time.Now(); !is(); time.Sleep(time.Millisecond) {
-		if time.Since(begin) > time.Minute {
-			w.Fatalf("%s: not within a minute", what)
-		}
-	}
+	clocktest.Await(w.T, what, is)
 }
 
 // TestExtractReadsAHandle writes an archive as a session's client does: into a file that never appears.

@@ -191,6 +191,7 @@ func TestSubscriptionsTellOfChanges(t *testing.T) {
 			select {
 			case got := <-m.updated:
 				told[got]++
+			// clock: how soon the changes are repeated
 			case <-time.After(50 * time.Millisecond):
 			}
 		}

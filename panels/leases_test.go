@@ -43,6 +43,7 @@ func (l *lobby) hold(instance string, resumed bool) (release func()) {
 // after lets time pass and checks what has ended by then.
 func (l *lobby) after(d time.Duration, want ...string) {
 	l.Helper()
+	// clock: each play has a bubble
 	time.Sleep(d)
 	synctest.Wait()
 	l.mu.Lock()

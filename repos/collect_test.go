@@ -215,6 +215,7 @@ func TestGitIsBounded(t *testing.T) {
 	} {
 		held := room()
 		for call, f := range calls {
+			// clock: the caller gives up, whenever that is
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			if err := f(ctx); fserr.CodeOf(err) != fserr.ETIMEDOUT {
 				t.Errorf("%s without room %s: %v", call, name, err)

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 )
 
 // newHooked makes a repository with hooks, and a context with changes.
@@ -105,13 +105,15 @@ func TestHookEndsWithItsCaller(t *testing.T) {
 		_, err := w.commitHooked(ctx)
 		ended <- err
 	}()
-	for _, err := os.Stat(w.in("running")); err != nil; _, err = os.Stat(w.in("running")) {
+	clocktest.Await(t, "the hook runs", func() bool {
 		select {
 		case err := <-ended:
 			t.Fatalf("the apply ended with %v", err)
-		case <-time.After(5 * time.Millisecond):
+		default:
 		}
-	}
+		_, err := os.Stat(w.in("running"))
+		return err == nil
+	})
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the apply ended with %v", err)

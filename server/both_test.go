@@ -2,12 +2,14 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -48,11 +50,33 @@ func beginOn(t *testing.T, cc *grpc.ClientConn, token, instance string) *talk {
 // refresh sends a further token and returns the server's answer.
 func (s *talk) refresh(token string) *ctxfsv1.SessionResponse {
 	s.Helper()
+	m, err := s.tryRefresh(token)
+	if m == nil {
+		s.Fatal(err)
+	}
+	return m
+}
+
+// tryRefresh is refresh, and returns the error of what the server answered.
+func (s *talk) tryRefresh(token string) (*ctxfsv1.SessionResponse, error) {
+	s.Helper()
 	s.id++
-	s.must(s.say(&ctxfsv1.SessionRequest{Id: s.id, Request: &ctxfsv1.SessionRequest_RefreshToken{
+	err := s.say(&ctxfsv1.SessionRequest{Id: s.id, Request: &ctxfsv1.SessionRequest_RefreshToken{
 		RefreshToken: &ctxfsv1.SessionRefreshToken{Token: token},
-	}}))
-	return s.next()
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("the session has expired: %w", err)
+	}
+	m, err := s.hear()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the session has expired: %w", err)
+	case m.GetError() != nil:
+		return m, fserrpb.FromSession(m.GetError())
+	case m.GetClosing() != nil:
+		return m, fserrpb.FromSession(m.GetClosing().GetError())
+	}
+	return m, nil
 }
 
 func opWrite(fd int32, text string) proto.Message {

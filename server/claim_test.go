@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -57,15 +58,16 @@ func TestStartWaitsForADyingServer(t *testing.T) {
 			if ok, err := lock.TryLock(); err != nil || !ok {
 				t.Fatalf("lock: %v, %v", ok, err)
 			}
-			released := time.AfterFunc(100*time.Millisecond, func() { _ = lock.Close() })
-			defer released.Stop()
-			s, err := New(t.Context(), cfg, Deps{Version: "1"})
-			if err != nil {
-				t.Fatalf("it did not wait: %v", err)
-			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				time.AfterFunc(claimWait/2, func() { _ = lock.Close() })
+				c, err := takeClaim(t.Context(), l)
+				if err != nil {
+					t.Fatalf("it did not wait: %v", err)
+				}
+				if err := c.release(); err != nil {
+					t.Error(err)
+				}
+			})
 		})
 	}
 }
@@ -74,15 +76,17 @@ func TestStartWaitsForADyingServer(t *testing.T) {
 func TestASecondServerIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	r := start(t, testConfig(t))
-	begun := time.Now()
-	_, err := New(t.Context(), r.cfg, Deps{Version: "1"})
-	var served *AlreadyServedError
-	if !errors.As(err, &served) || served.PID != os.Getpid() {
-		t.Errorf("got %v, want the other's pid", err)
-	}
-	if took := time.Since(begun); took > claimWait {
-		t.Errorf("it took %s", took)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		_, err := takeClaim(t.Context(), r.claim.layout)
+		var served *AlreadyServedError
+		if !errors.As(err, &served) || served.PID != os.Getpid() {
+			t.Errorf("got %v, want the other's pid", err)
+		}
+		if took := time.Since(begun); took > 2*claimPoll { // it is found alive twice
+			t.Errorf("it took %s", took)
+		}
+	})
 }
 
 // TestRemovedSocketIsMadeAgain removes what clients find the server by. A connection of before stays.
@@ -105,7 +109,7 @@ func TestRemovedSocketIsMadeAgain(t *testing.T) {
 		}
 	}
 	for _, name := range removed {
-		wantSoon(t, name+" is there again", func() bool {
+		eventually(t, name+" is there again", func() bool {
 			_, err := os.Lstat(name)
 			return err == nil
 		})
@@ -145,7 +149,7 @@ func TestMovedWorkspaceSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	const words = "was moved or removed after the server started; stop the server, and run 'ctxfs serve' where the workspace is now"
-	wantSoon(t, "an open context says so", func() bool {
+	eventually(t, "an open context says so", func() bool {
 		_, err := files.Stat(with(t, panelKey, "p"), &ctxfsv1.StatRequest{Path: "/"})
 		return err != nil && strings.Contains(err.Error(), words)
 	})
@@ -199,7 +203,7 @@ func TestWorkspaceMovedBackIsServedOn(t *testing.T) {
 	if err := os.Rename(r.cfg.Workspace, to); err != nil {
 		t.Fatal(err)
 	}
-	wantSoon(t, "it says so", func() bool { return stat() != nil })
+	eventually(t, "it says so", func() bool { return stat() != nil })
 	if err := os.Rename(to, r.cfg.Workspace); err != nil {
 		t.Fatal(err)
 	}
@@ -236,16 +240,6 @@ func TestDatabaseLinkIsRefused(t *testing.T) {
 		}
 		if data, err := os.ReadFile(elsewhere); err != nil || string(data) != "not a database" {
 			t.Errorf("%q: what the link leads to became %q, %v", suffix, data, err)
-		}
-	}
-}
-
-// wantSoon waits for what the server does in the background.
-func wantSoon(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within 10 s: %s", what)
 		}
 	}
 }

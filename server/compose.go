@@ -31,7 +31,7 @@ const planTime = 5 * time.Second
 // bufferSize of a connection's reads and writes, in bytes: measured 15% faster than gRPC's own.
 const bufferSize = 128 << 10
 
-// handshakeTime bounds the handshake of a connection to a gRPC address.
+// handshakeTime is the usual Deps.HandshakeTime.
 const handshakeTime = 10 * time.Second
 
 // compose builds the gRPC server and the HTTP servers from the parts.
@@ -103,7 +103,7 @@ func (s *Server) options(buffers *codec.Pool) []grpc.ServerOption {
 	creds := newConnCreds(s.ls.tls, s.cfg.HostAuth == HostAuthPeer, &s.connIDs, func(conn uint64) { s.closeOwner(hostOwner(conn)) }, s.gateway.Take)
 	opts := []grpc.ServerOption{
 		grpc.Creds(creds), grpc.StreamInterceptor(s.calls.stream),
-		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(gateway.MaxHeaderBytes), grpc.ConnectionTimeout(handshakeTime), grpc.InTapHandle(s.auth.tap),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(gateway.MaxHeaderBytes), grpc.ConnectionTimeout(s.deps.HandshakeTime), grpc.InTapHandle(s.auth.tap),
 		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
 		grpc.ForceServerCodecV2(s.calls.codec), experimental.BufferPool(buffers),
 		grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize), grpc.WaitForHandlers(true),

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -38,7 +39,7 @@ func dialPlain(t *testing.T, network, address string) net.Conn {
 // wantClosed reads until the server closes conn.
 func wantClosed(t *testing.T, conn net.Conn) {
 	t.Helper()
-	if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(clocktest.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.Copy(io.Discard, conn); err != nil && strings.Contains(err.Error(), "i/o timeout") {
@@ -53,10 +54,11 @@ func TestConnectionsWithoutACallAreClosed(t *testing.T) {
 	for _, encrypted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("tls=%t", encrypted), func(t *testing.T) {
 			cfg := sessionConfig(t)
+			cfg.Keepalive = time.Hour // no other bound ends them
 			if encrypted {
 				cfg.TLSCert, cfg.TLSKey = ca.files(t)
 			}
-			r := startWith(t, cfg, func(s *Server) {
+			r := startDeps(t, cfg, Deps{HandshakeTime: time.Hour}, func(s *Server) {
 				for _, g := range []*connGroup{s.conns.unix, s.conns.tcp, s.conns.http} {
 					g.firstCallTime = 300 * time.Millisecond
 				}

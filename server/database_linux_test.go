@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 	"github.com/ctxfs/ctxfs/internal/pgtest"
 	"github.com/ctxfs/ctxfs/metadata"
 	"github.com/ctxfs/ctxfs/metadata/postgres"
@@ -125,7 +126,7 @@ func openAt(ctx context.Context, host grpc.ClientConnInterface, panel string) er
 // awaitPanel waits until a panel can be opened.
 func awaitPanel(t *testing.T, host grpc.ClientConnInterface, panel string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), clocktest.Patience)
 	defer cancel()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()

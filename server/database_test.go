@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -14,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 	"github.com/ctxfs/ctxfs/metadata"
 	"github.com/ctxfs/ctxfs/metadata/metadatatest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -77,13 +77,7 @@ func (f *faulty) unavailable(what string, err error) {
 // until waits until a condition holds.
 func (f *faulty) until(what string, holds func() bool) {
 	f.t.Helper()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for deadline := time.Now().Add(time.Minute); !holds(); <-ticker.C {
-		if time.Now().After(deadline) {
-			f.t.Fatalf("after a minute it does not hold that %s", what)
-		}
-	}
+	clocktest.Await(f.t, what, holds)
 }
 
 func (f *faulty) mend() {

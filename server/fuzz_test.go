@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -94,12 +95,12 @@ func (z *fuzzed) openSites(f *testing.F, cc *grpc.ClientConn) {
 // say sends bytes to an address, says no more, and waits for the end.
 func (z *fuzzed) say(t *testing.T, addr string, parts ...[]byte) {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
+	conn, err := net.DialTimeout("tcp", addr, clocktest.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(clocktest.Patience))
 	for _, p := range parts {
 		if _, err := conn.Write(p); err != nil {
 			break // it was refused before

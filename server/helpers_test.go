@@ -2,11 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
@@ -19,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ctxfs/ctxfs/exec"
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	"github.com/ctxfs/ctxfs/internal/pgtest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -96,6 +99,9 @@ func startLogging(t *testing.T, cfg Config, log *zap.Logger, change func(*Server
 func startDeps(t *testing.T, cfg Config, deps Deps, change func(*Server)) *running {
 	t.Helper()
 	deps.Version = "1.2.3"
+	if deps.DrainTime == 0 {
+		deps.DrainTime = time.Hour // a stop that waits for what it should end is found, on a machine of any speed
+	}
 	s, err := New(t.Context(), cfg, deps)
 	if err != nil {
 		t.Fatal(err)
@@ -106,17 +112,20 @@ func startDeps(t *testing.T, cfg Config, deps Deps, change func(*Server)) *runni
 	go func() { r.done <- s.Serve(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-r.done; err != nil {
+		if err := r.wait(); err != nil {
 			t.Errorf("Serve: %v", err)
 		}
-		r.done <- nil
 	})
 	return r
 }
 
-// wait returns what Serve returned.
-func (r *running) wait() error {
-	err := <-r.done
+// wait returns what Serve returned. A server that does not end is left.
+func (r *running) wait() (err error) {
+	select {
+	case err = <-r.done:
+	case <-time.After(clocktest.Patience):
+		err = errors.New("the server does not end")
+	}
 	r.done <- nil
 	return err
 }

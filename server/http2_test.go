@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -75,7 +76,7 @@ func (c *frames) headers(stream uint32, ends bool, method string, pairs ...strin
 
 // next returns the next frame of the server, which it acknowledges if it is settings.
 func (c *frames) next() (http2.Frame, error) {
-	c.must(c.conn.SetReadDeadline(time.Now().Add(20 * time.Second)))
+	c.must(c.conn.SetReadDeadline(time.Now().Add(clocktest.Patience)))
 	f, err := c.framer.ReadFrame()
 	if settings, ok := f.(*http2.SettingsFrame); ok && !settings.IsAck() {
 		return f, c.framer.WriteSettingsAck()

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -651,7 +652,7 @@ func TestQueuedWritesBlockNoReadOfTheirHandle(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer release()
-		defer time.AfterFunc(20*time.Second, s.cut).Stop()
+		defer time.AfterFunc(clocktest.Patience, s.cut).Stop()
 		h.Position.Lock()
 		unlock := sync.OnceFunc(h.Position.Unlock)
 		defer unlock()

@@ -114,13 +114,7 @@ func TestSessionsAndWatchesAreBounded(t *testing.T) {
 		}
 		wantError(t, begin(with(t, "authorization", bearerOf(token))), codes.ResourceExhausted, "EMFILE", "has 1 "+name+" already")
 		cancel()
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // the server has no event to wait for
-			if err := begin(with(t, "authorization", bearerOf(token))); err == nil {
-				break
-			} else if time.Now().After(deadline) {
-				t.Fatalf("%s: the first one's end made no room: %v", name, err)
-			}
-		}
+		eventually(t, "the end of the first of the "+name+" made room", func() bool { return begin(with(t, "authorization", bearerOf(token))) == nil })
 		if rejections(t, r)[name] == 0 {
 			t.Errorf("no refusal of %s was counted", name)
 		}
@@ -151,9 +145,7 @@ func TestOperationsInFlightAreBounded(t *testing.T) {
 	if err := errors.Join(open(), open()); err != nil {
 		t.Fatal(err)
 	}
-	for r.calls.limits.use("p").inFlight.Load() < 2 {
-		time.Sleep(time.Millisecond) // the server has no event to wait for
-	}
+	eventually(t, "both are in flight", func() bool { return r.calls.limits.use("p").inFlight.Load() == 2 })
 	_, err := fs.Stat(ctx, &ctxfsv1.StatRequest{Path: "/"})
 	wantError(t, err, codes.ResourceExhausted, "EAGAIN", "more than 2 operations at once")
 	if retryOf(err) == 0 {

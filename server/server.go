@@ -49,14 +49,16 @@ type Deps struct {
 	OpenRoot func(dir string, opts rootfs.Options) (rootfs.Root, error)
 	// Store, not nil in tests alone, puts a database of another process in the place of the store.
 	Store func(metadata.Store) (store metadata.Store, ask func(context.Context) (identity string, err error))
+	// DrainTime is how long running calls have to end when the server stops; 0, except in tests, means 8 s.
+	DrainTime time.Duration
+	// HandshakeTime bounds the handshake of a connection to a gRPC address; 0, except in tests, means 10 s.
+	HandshakeTime time.Duration
 }
 
-// drainTime and stopTime bound the stop: running calls have drainTime to end, and the whole stop takes no longer than both.
+// drainTime (Deps.DrainTime) and stopTime bound the stop: running calls have drainTime to end, and the whole stop takes no longer than both.
 const (
 	drainTime = 8 * time.Second
 	stopTime  = 2 * time.Second
-	// hangTime is how long a stop waits for calls that hang.
-	hangTime = drainTime + stopTime - 200*time.Millisecond
 )
 
 // Server serves one workspace, once. Make it with New.
@@ -108,6 +110,12 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Server, error) {
 	}
 	if deps.Log == nil {
 		deps.Log = zap.NewNop()
+	}
+	if deps.DrainTime == 0 {
+		deps.DrainTime = drainTime
+	}
+	if deps.HandshakeTime == 0 {
+		deps.HandshakeTime = handshakeTime
 	}
 	s := &Server{cfg: cfg, log: deps.Log, deps: deps, streams: newStreamTable(), health: health.NewServer(), metrics: newMetrics(deps.Version)}
 	for _, step := range []func(context.Context) error{s.takeWorkspace, s.openParts, s.startTraces, s.listen, s.compose, s.settle, s.announce} {
@@ -172,7 +180,7 @@ func (s *Server) end(running *sync.WaitGroup) error {
 		running.Wait()
 		ended <- s.Close()
 	}()
-	timer := time.NewTimer(hangTime)
+	timer := time.NewTimer(s.deps.DrainTime + stopTime - 200*time.Millisecond)
 	defer timer.Stop()
 	select {
 	case err := <-ended:
@@ -225,7 +233,7 @@ func (s *Server) drain() {
 	s.conns.unix.end()
 	s.conns.tcp.end()
 	go s.stopCommands()
-	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	ctx, cancel := context.WithTimeout(context.Background(), s.deps.DrainTime)
 	defer cancel()
 	done := make(chan struct{})
 	go func() {
@@ -238,7 +246,7 @@ func (s *Server) drain() {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		s.log.Warn("calls did not end in time and are cut off", zap.Duration("waited", drainTime))
+		s.log.Warn("calls did not end in time and are cut off", zap.Duration("waited", s.deps.DrainTime))
 		s.grpc.Stop()
 		<-done
 	}

@@ -201,6 +201,7 @@ func (y *relay) pass(to, from net.Conn, pace time.Duration) {
 	for {
 		n, err := from.Read(buf)
 		if pace > 0 {
+			// clock: the network is slow
 			<-time.After(pace)
 		}
 		select {

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,11 +55,7 @@ func TestAPanelsStreamsAreBounded(t *testing.T) {
 	}
 	table.endPanel("p", errExpired)
 	table.wait()
-	for deadline := time.Now().Add(time.Minute); table.count() > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("streams are left") // run returns some time after its handler
-		}
-	}
+	eventually(t, "no stream is left", func() bool { return table.count() == 0 }) // run returns some time after its handler
 	if err := one(panel("p")); err != nil {
 		t.Errorf("after the streams ended: %v", err)
 	}
@@ -86,12 +81,7 @@ func TestSitesWithoutAPanelHaveStreamsOfTheirOwn(t *testing.T) {
 	}
 	table.close()
 	table.wait()
-	for table.count() > 0 {
-		if t.Context().Err() != nil {
-			t.Fatal("streams are left")
-		}
-		runtime.Gosched() // run returns some time after its handler
-	}
+	eventually(t, "no stream is left", func() bool { return table.count() == 0 }) // run returns some time after its handler
 	if len(table.counts) != 0 {
 		t.Errorf("counts are left: %v", table.counts)
 	}

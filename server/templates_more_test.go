@@ -34,6 +34,7 @@ func TestBuildOutlivesItsCaller(t *testing.T) {
 	}
 	defer func() { _ = lock.Close() }()
 	asPanel := with(t, panelKey, "p")
+	// clock: the call must end with this deadline, and may be as slow as it likes
 	short, cancel := context.WithTimeout(asPanel, time.Second)
 	defer cancel()
 	_, err = h.tryRead(short, "/t/tools.txt")

@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 	"google.golang.org/grpc/codes"
 
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/session"
@@ -94,19 +95,10 @@ func TestWebSocketLeavesInPeace(t *testing.T) {
 	})
 }
 
-// eventualTime is how long eventually waits: a machine whose processors are busy may take a minute for what takes a second elsewhere.
-const eventualTime = 2 * time.Minute
-
 // eventually polls until is returns true.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(eventualTime); !is(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in %v: %s", eventualTime, what)
-		}
-	}
+	clocktest.Await(t, what, is)
 }
 
 func TestWebSocketOrigins(t *testing.T) {

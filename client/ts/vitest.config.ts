@@ -6,8 +6,10 @@ export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
     globalSetup: ["test/setup.ts"],
-    testTimeout: 30_000,
-    hookTimeout: 30_000,
+    // These only stop a hang: a machine that is busy may take a minute for what takes a moment elsewhere.
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
+    expect: { poll: { timeout: 60_000 } },
     pool: "forks",
     maxWorkers: 2,
     minWorkers: 1,

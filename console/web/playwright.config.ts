@@ -10,7 +10,7 @@ export default defineConfig({
   fullyParallel: true,
   workers: 2,
   reporter: "list",
-  timeout: 180_000,
-  expect: { timeout: 30_000 },
+  timeout: 300_000,
+  expect: { timeout: 60_000 },
   use: { launchOptions: { executablePath: chromiumPath(), args: env.CONSOLE_SCREENSHOTS ? [...flags, "--disable-lcd-text"] : flags }, viewport: { width: 1280, height: 800 } },
 });

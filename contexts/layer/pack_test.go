@@ -307,6 +307,7 @@ func TestMarksOfAPackedLayersFolder(t *testing.T) {
 	l := b.build(func(o *BuildOptions) {
 		o.Folder = folder
 		o.Repos = func() []seed.Repository {
+			// clock: files must be older than a tick of the kernel's clock
 			<-time.After(2 * seed.TickTime) // a mark that is younger than the clock's tick is dropped
 			return nil
 		}

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -114,23 +113,18 @@ func TestRace(t *testing.T) {
 		w.put("x/secret", "inside")
 		w.must(os.Symlink("../outside", w.host("y")))
 		stop := make(chan struct{})
-		var all sync.WaitGroup
-		all.Go(func() { swap(stop, w.host("x"), w.host("y")) })
+		var swapping, all sync.WaitGroup
+		swapping.Go(func() { swap(stop, w.host("x"), w.host("y")) })
 		for _, attack := range attacks {
 			all.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-						attack(w)
-					}
+				for range 1000 {
+					attack(w)
 				}
 			})
 		}
-		<-time.After(300 * time.Millisecond)
-		close(stop)
 		all.Wait()
+		close(stop)
+		swapping.Wait()
 		got, err := os.ReadFile(filepath.Join(w.outside, "secret"))
 		w.must(err)
 		w.equal(string(got), "secret")

@@ -12,6 +12,8 @@ import (
 
 	"google.golang.org/grpc/mem"
 	"pgregory.net/rapid"
+
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 )
 
 const kib = 1 << 10
@@ -53,6 +55,7 @@ func TestBytesThatCountSeveralTimes(t *testing.T) {
 	if h.Try(10*kib) || h.Wanted() != 10*kib {
 		t.Error("80 KiB fit beside 50, or something else was wanted")
 	}
+	// clock: Wait is served before or after this moment
 	time.AfterFunc(time.Millisecond, other.Release)
 	if err := h.Wait(t.Context(), 10*kib); err != nil {
 		t.Fatal(err)
@@ -211,6 +214,7 @@ func TestEndsOfAWait(t *testing.T) {
 		end  func(h *Hold, s *Share, cancel context.CancelFunc)
 		want func(error) bool
 	}{
+		// clock: each case has a bubble
 		"deadline": {func(*Hold, *Share, context.CancelFunc) { time.Sleep(time.Hour) }, func(err error) bool {
 			var short *ShortError
 			return errors.As(err, &short) && short.Level == LevelShare && short.Limit == 20*kib && errors.Is(err, context.DeadlineExceeded)
@@ -284,11 +288,10 @@ func TestLostBufferIsGivenBack(t *testing.T) {
 		_ = mem.NewBuffer(&buf, h.From(mem.NopBufferPool{}))
 		h.ReleaseWhenLost()
 	}()
-	for deadline := time.Now().Add(20 * time.Second); b.Held() > 0; runtime.GC() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d bytes are held", b.Held())
-		}
-	}
+	clocktest.Await(t, "the buffer is given back", func() bool {
+		runtime.GC()
+		return b.Held() == 0
+	})
 }
 
 // TestBudgetNeverHoldsTooMuch does what calls do, in any order, and looks at the sums.

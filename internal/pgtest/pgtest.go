@@ -227,8 +227,16 @@ func (s *Server) initialize() error {
 		return err
 	}
 	init := s.command("initdb", "-D", s.data(), "-U", superuser, "-A", "scram-sha-256", "--auth-local=trust", "-E", "UTF8", "--locale=C", "--no-sync")
-	if out, err := init.CombinedOutput(); err != nil {
-		return fmt.Errorf("initdb: %w\n%s", err, out)
+	var out bytes.Buffer
+	init.Stdout, init.Stderr = &out, &out
+	p, err := startProcess(init)
+	if err == nil {
+		if <-p.done; !init.ProcessState.Success() {
+			err = errors.New(init.ProcessState.String())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out.String())
 	}
 	rules := fmt.Sprintf("local all %s trust\nlocal all all scram-sha-256\n", superuser)
 	return os.WriteFile(filepath.Join(s.data(), "pg_hba.conf"), []byte(rules), 0o600)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 	"github.com/ctxfs/ctxfs/server"
 )
 
@@ -68,6 +69,9 @@ func Run(t testing.TB, workspace string, change func(*server.Config), deps serve
 		change(&cfg)
 	}
 	deps.Version = "0.0.0-test"
+	if deps.DrainTime == 0 {
+		deps.DrainTime = time.Hour // a stop that waits for what it should end is found, on a machine of any speed
+	}
 	s, err := server.New(context.Background(), cfg, deps)
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +86,7 @@ func Run(t testing.TB, workspace string, change func(*server.Config), deps serve
 			if err != nil {
 				t.Errorf("serve: %v", err)
 			}
-		case <-time.After(2 * time.Minute):
+		case <-time.After(clocktest.Patience):
 			t.Error("the server did not stop")
 		}
 	})}

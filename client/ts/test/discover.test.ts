@@ -124,6 +124,7 @@ test.each([
   ["connect", "Token", "did you mean token?", () => connect({ socket: server.socket, Token: "x" } as object)],
   ["startServer", "contextDir", "did you mean contextsDir?", () => startServer({ workspace: server.workspace, contextDir: "x" } as never)],
   ["openPanel", "readonly", "did you mean readOnly?", () => host.openPanel("p", { readonly: true } as object)],
+  // clock: this is no time, but an option that is none
   ["configure", "timeout", "the options are address, ", async () => { configure({ timeout: 5 } as object); await Promise.resolve(); }],
   ["createBridge", "onerror", "did you mean onError?", () => createBridge(host, { onerror: () => undefined } as object)],
   ["createPortFs", "ping", "the options are pingEvery", () => createPortFs(new MessageChannel().port1 as never, { ping: 5 } as object)],

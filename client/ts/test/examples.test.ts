@@ -8,7 +8,7 @@ import { env, execPath } from "node:process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { startChromium } from "./browser/chromium.js";
 
 /*
@@ -16,7 +16,6 @@ import { startChromium } from "./browser/chromium.js";
  * dependencies from the registry. `npm test` builds this package before.
  */
 
-vi.setConfig({ testTimeout: 90_000 });
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -36,7 +35,7 @@ beforeAll(async () => {
     await nodefs.writeFile(manifest, (await nodefs.readFile(manifest, "utf8")).replace("file:../..", `file:../${packed.filename}`));
   }
   await run("npm", ["install", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund", "--loglevel=error"], { cwd: dir });
-}, 120_000);
+});
 afterAll(async () => {
   for (const child of started.filter((c) => c.exitCode === null)) {
     child.kill();

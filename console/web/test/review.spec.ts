@@ -342,7 +342,7 @@ function scroll(page: Page): Promise<number[]> {
     const diff = document.querySelector(".rv-diff");
     if (!diff) throw new Error("no diff");
     const frames: number[] = [];
-    let last = performance.now();
+    let last = performance.now(); // clock: make bench-console judges it
     while (diff.scrollTop + diff.clientHeight < diff.scrollHeight - 1) {
       diff.scrollTop += 600;
       const now = await new Promise<number>((resolve) => { requestAnimationFrame(resolve); });

@@ -167,10 +167,12 @@ async function spreadAges(page: Page): Promise<void> {
 /** Makes calls as people and agents do, some of them in error, for a minute and a half. */
 async function work(): Promise<void> {
   for (const [i, calls] of load.entries()) {
+    // clock: the pictures show the load of these seconds
     const until = performance.now() + 5000;
     for (let n = 0; n < calls * 5; n++) {
       const missing = (i * 7 + n) % 23 === 0;
       await server.call("FsService/ReadFile", { contextId: "ctx_panels~docs", path: missing ? "/app/missing" : "/app/main.go", flag: "r" }).catch(() => undefined);
+      // clock: as above
       await new Promise((resolve) => setTimeout(resolve, Math.max(0, until - performance.now()) / (calls * 5 - n)));
     }
   }

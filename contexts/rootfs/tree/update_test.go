@@ -17,6 +17,7 @@ import (
 )
 
 // age makes files until what was made before is old enough to be known again.
+// clock: files must be older than a tick of the kernel's clock
 func age(t *testing.T, dir string) {
 	t.Helper()
 	for begun := time.Now(); time.Since(begun) < 50*time.Millisecond; {

@@ -69,6 +69,7 @@ export function shownName(name: string): string {
 
 /** A time, or "now" for one of the last minutes. */
 export function timeOf(time: Date): string {
+  // clock: files are as old as the test
   return Math.abs(time.getTime() - Date.now()) < 600_000 ? "now" : time.toISOString();
 }
 

@@ -4,7 +4,7 @@ import type { Row } from "./row.js";
 export type Outcome = Readonly<Record<string, unknown>>;
 
 /** How long a call may take, in ms: longer means that it never ends. */
-const patience = 20_000;
+const patience = 60_000;
 
 /** Calls run and describes what came of it: returned or threw at once, resolved or rejected later. */
 export async function outcomeOf(run: () => unknown): Promise<Outcome> {
@@ -28,6 +28,7 @@ function isPromise(value: unknown): value is Promise<unknown> {
 
 async function orHung(promise: Promise<unknown>): Promise<unknown> {
   let timer: NodeJS.Timeout | undefined;
+  // clock: this only stops a hang
   const hung = new Promise((resolve) => { timer = setTimeout(() => { resolve("this call never ended"); }, patience); });
   return Promise.race([promise, hung]).finally(() => { clearTimeout(timer); });
 }
@@ -69,6 +70,7 @@ export function describe(value: unknown): unknown {
 }
 
 function timeOf(ms: number): string | undefined {
+  // clock: files are as old as the test
   return Math.abs(ms - Date.now()) < recent ? "now" : undefined;
 }
 

@@ -14,7 +14,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.stop());
 
-const noHandles = (): Promise<void> => expect.poll(() => world.handles("window"), { timeout: 5000 }).toEqual([]);
+const noHandles = (): Promise<void> => expect.poll(() => world.handles("window")).toEqual([]);
 
 test("the preload is told whose panel its window is", () => {
   expect(window.ask("ctxfs:info")).toEqual({ contextId, partition: `persist:${contextId}` });

@@ -16,7 +16,7 @@ async function* watchWhile(fs: CtxFs, act: () => Promise<void>): AsyncGenerator<
   const stop = new AbortController();
   const acting = (async () => { while (!stop.signal.aborted) await act(); })();
   try {
-    yield* fs.watch("/", { signal: AbortSignal.timeout(20_000) });
+    yield* fs.watch("/", { signal: AbortSignal.timeout(180_000) });
   } finally {
     stop.abort();
     await acting;
@@ -85,7 +85,7 @@ test("handles close at once when the panel's end of the port closes", async () =
   await fs.open("/half", "w");
   expect(await world.handles("gone")).toHaveLength(2);
   port.close();
-  await expect.poll(() => world.handles("gone"), { timeout: 5000 }).toEqual([]); // the server's grace is 30 s
+  await expect.poll(() => world.handles("gone")).toEqual([]);
 });
 
 test("handles close at once when the host ends a panel, and its calls reject", async () => {
@@ -97,7 +97,7 @@ test("handles close at once when the host ends a panel, and its calls reject", a
   end();
   await once(port2, "close");
   await expect(handle.stat()).rejects.toMatchObject({ code: "ECONNREFUSED" });
-  await expect.poll(() => world.handles("ended"), { timeout: 5000 }).toEqual([]);
+  await expect.poll(() => world.handles("ended")).toEqual([]);
 });
 
 test("handles of the panel's other ports stay", async () => {
@@ -106,7 +106,7 @@ test("handles of the panel's other ports stay", async () => {
   const handle = await two.fs.open("/repo/hello.txt");
   await one.fs.open("/repo/hello.txt");
   one.port.close();
-  await expect.poll(() => world.handles("two-windows"), { timeout: 5000 }).toHaveLength(1);
+  await expect.poll(() => world.handles("two-windows")).toHaveLength(1);
   expect((await handle.readFile("utf8"))).toBe("hello\n");
 });
 
@@ -114,20 +114,30 @@ test("a lost connection to the server costs no handle", async () => {
   const { fs } = await world.panel("lost");
   const handle = await fs.open("/repo/hello.txt");
   world.proxy.cut();
-  await expect.poll(() => handle.stat().then(({ size }) => size, () => 0), { timeout: 10_000 }).toBe(6);
+  await expect.poll(() => handle.stat().then(({ size }) => size, () => 0)).toBe(6);
   expect(await fs.readFile("/repo/hello.txt", "utf8")).toBe("hello\n");
 });
 
 test("a session outlives its first token", async () => {
-  const contextId = await world.open("renewed", { ttlMs: 1500 });
-  const { port1, port2 } = new MessageChannel();
-  world.bridge.serve(port1, contextId);
-  const fs = createPortFs(port2);
-  const born = Date.now();
-  // A watch ends with its session, and is not begun again.
-  for await (const { filename } of watchWhile(fs, () => fs.writeFile("/tick", String(Date.now())))) {
-    expect(filename).not.toBeUndefined();
-    if (Date.now() - born > 4000) break;
+  // A busy machine may be too slow to renew a token in time: the next one lives twice as long.
+  for (let ttlMs = 1500; ; ttlMs *= 2) {
+    const contextId = await world.open("renewed", { ttlMs });
+    const { port1, port2 } = new MessageChannel();
+    world.bridge.serve(port1, contextId);
+    const fs = createPortFs(port2);
+    const expired = AbortSignal.timeout(2 * ttlMs); // the first token's life is over by then, however long that takes
+    try {
+      // A watch ends with its session, and is not begun again.
+      for await (const { filename } of watchWhile(fs, () => fs.writeFile("/tick", "x"))) {
+        expect(filename).not.toBeUndefined();
+        if (expired.aborted) return;
+      }
+      throw new Error("the watch ended");
+    } catch (error) {
+      if (ttlMs > 20_000) throw error;
+    } finally {
+      port2.close();
+    }
   }
 });
 
@@ -135,7 +145,7 @@ test("a panel that disconnects takes its handles with it, and is no misuse", asy
   const { fs } = await world.panel("bye");
   await fs.open("/repo/hello.txt");
   await fs.disconnect();
-  await expect.poll(() => world.handles("bye"), { timeout: 5000 }).toEqual([]);
+  await expect.poll(() => world.handles("bye")).toEqual([]);
   expect(world.errors).toEqual([]);
 });
 

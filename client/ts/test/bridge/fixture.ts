@@ -28,7 +28,7 @@ export interface World {
 
 /** Starts a world. */
 export async function startWorld(options: BridgeOptions = {}): Promise<World> {
-  const server = await startTestServer();
+  const server = await startTestServer("--lease-grace", "1h"); // no handle closes by itself
   const host = await startServer({ workspace: server.workspace });
   const proxy = await startProxy(server.socket);
   const errors: string[] = [];

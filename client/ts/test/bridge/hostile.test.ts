@@ -43,7 +43,7 @@ class Evil {
 
   /** Waits for a frame of a kind. */
   async frame(kind: string): Promise<void> {
-    await expect.poll(() => this.heard.filter((m) => Array.isArray(m) && m[0] === kind).length, { timeout: 5000 }).toBeGreaterThan(0);
+    await expect.poll(() => this.heard.filter((m) => Array.isArray(m) && m[0] === kind).length).toBeGreaterThan(0);
   }
 
   /** Begins a session. What the open message says is up to the panel. */
@@ -105,7 +105,7 @@ test.each([
   const evil = new Evil();
   await evil.begin();
   evil.request(init);
-  await expect.poll(() => evil.answers.length, { timeout: 5000 }).toBeGreaterThan(1);
+  await expect.poll(() => evil.answers.length).toBeGreaterThan(1);
   expect(["error", "closing"]).toContain(evil.answers[1]?.response.case);
 });
 

@@ -40,7 +40,7 @@ beforeAll(async () => {
   opened = await fs.openSite({ policy: "no-network", hub: true, parents: ["http://localhost:1"] });
   site = appSite(opened);
   ask = electron({ gateway: opened.origin.replace(/[a-z2-7]{26}\.localhost/, "127.0.0.1"), parents: ["app://panels", "file:"] });
-}, 60_000);
+});
 afterAll(async () => {
   await fs.disconnect();
   await server.stop();

@@ -43,6 +43,6 @@ test("panels in threads of their own work side by side, and leave no handle", as
   for (const name of names) {
     const large = await nodefs.readFile(join(world.server.folder(`ctx_thread~${name}`), "large"));
     expect(large.equals(Buffer.alloc(5 << 20, name))).toBe(true);
-    await expect.poll(() => world.handles(`thread/${name}`), { timeout: 5000 }).toEqual([]);
+    await expect.poll(() => world.handles(`thread/${name}`)).toEqual([]);
   }
 });

@@ -1,21 +1,20 @@
 // Attacks by pages, in Chromium. Each row is tried with all protections, where it must gain nothing, and once without the one protection that it
 // names, where it must gain something: a row that cannot fail is no row.
 import type { Frame, Page } from "playwright-core";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import type * as Pages from "../../src/pages/index.js";
 import { drop, framedBy, policy, type Row } from "./attack.js";
 import { hubs } from "./attackhub.js";
 import { channels, navigation, speculation } from "./channels.js";
 import { startLair, type Lair, type Removal, type Stage } from "./lair.js";
 
-vi.setConfig({ testTimeout: 120_000 });
 
 /** What the shell's page has. */
 declare const pages: typeof Pages;
 
 let lair: Lair;
-beforeAll(async () => { lair = await startLair(); }, 120_000);
-afterAll(async () => { await lair.stop(); }, 60_000);
+beforeAll(async () => { lair = await startLair(); });
+afterAll(async () => { await lair.stop(); });
 
 const resources = drop("cross-origin-resource-policy");
 const opener = drop("cross-origin-opener-policy");
@@ -33,7 +32,7 @@ async function opens(page: Page, url: string): Promise<string> {
   const popup = page.waitForEvent("popup");
   await page.evaluate((url) => { Object.assign(globalThis, { opened: open(url) }); }, url);
   await (await popup).waitForURL(url);
-  const lost = page.waitForFunction(() => (globalThis as unknown as { opened: Window }).opened.closed, undefined, { timeout: 3000 });
+  const lost = page.waitForFunction(() => (globalThis as unknown as { opened: Window }).opened.closed, undefined, { timeout: 20_000 }); // clock: a window that stays takes the test all of this time
   return lost.then(() => "", () => page.evaluate(() => `its window, with ${String((globalThis as unknown as { opened: Window }).opened.length)} frames`));
 }
 
@@ -261,7 +260,7 @@ test("a page of a site with a policy sends nothing out, by whichever channel", a
         }
       }
       const heard = (form: string, policy: string): string[] => Object.keys(part).filter((name) => lair.heard.has(paths(form, policy, name)));
-      await expect.poll(() => heard("host", "open"), { timeout: 60_000 }).toEqual(Object.keys(part));
+      await expect.poll(() => heard("host", "open")).toEqual(Object.keys(part));
       for (const { form, policy } of shown.slice(0, -1)) expect(heard(form, policy), `${form} form, ${policy}`).toEqual([]);
     }
   } finally {

@@ -1,13 +1,12 @@
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { wsDialer } from "../../src/links/ws.js";
 import { Client } from "../../src/session/client.js";
 import { bundle } from "./bundles.js";
 import { setStage, type Stage } from "./stage.js";
 
-vi.setConfig({ testTimeout: 90_000 });
 
 let stage: Stage;
-beforeAll(async () => { stage = await setStage(); }, 60_000);
+beforeAll(async () => { stage = await setStage(); });
 afterAll(() => stage.stop());
 
 /** How many handles a panel has open on the server. */
@@ -30,11 +29,11 @@ test("a page serves panels in frames and workers, each its own, through reloads 
   expect(await Promise.all(["frames-one", "frames-two", "frames-worker"].map(handles))).toEqual([1, 1, 1]);
 
   expect(await page.evaluate(() => (globalThis as unknown as Host).reload())).toEqual(answer("ctx_frames-one"));
-  await expect.poll(() => handles("frames-one"), { timeout: 5000 }).toBe(1); // the old document's is closed
+  await expect.poll(() => handles("frames-one")).toBe(1); // the old document's is closed
   await page.evaluate(() => { (globalThis as unknown as Host).remove(); });
-  await expect.poll(() => handles("frames-two"), { timeout: 5000 }).toBe(0);
+  await expect.poll(() => handles("frames-two")).toBe(0);
   await page.evaluate(() => { (globalThis as unknown as Host).terminate(); });
-  await expect.poll(() => handles("frames-worker"), { timeout: 5000 }).toBe(0);
+  await expect.poll(() => handles("frames-worker")).toBe(0);
   expect(await handles("frames-one")).toBe(1);
   await page.close();
 });

@@ -3,14 +3,13 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startTestServer, type TestServer } from "../serve.js";
 import { firefox, Firefox, type Tab } from "./firefox.js";
 import { pixel, put, wav, type Files } from "./sitefiles.js";
 
 /* Sites in Firefox: both forms, live reload, and media. preview.test.ts has the same and more in Chromium. */
 
-vi.setConfig({ testTimeout: 120_000 });
 
 if (firefox === undefined) console.log("skipped: no Firefox is on PATH (Debian: apt-get install firefox-esr), and FIREFOX names none");
 

@@ -3,12 +3,11 @@ import * as nodefs from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import git from "isomorphic-git";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { fsOver, type CtxFs } from "../../src/index.js";
 import { MemoryCaller } from "../../src/memory/caller.js";
 import { startStorage, type Storage } from "./remote.js";
 
-vi.setConfig({ testTimeout: 120_000, hookTimeout: 60_000 });
 
 const author = { name: "A", email: "a@example.org" };
 let storage: Storage;

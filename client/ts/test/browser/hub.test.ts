@@ -1,17 +1,16 @@
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Frame } from "playwright-core";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { createFs } from "../../src/index.js";
 import type * as Pages from "../../src/pages/index.js";
 import { browser, files, hub, media, mount, newProfile, open, parent, plain, proxyOf, server, show, shown, siteOf, startShell, stopShell, stranger, word } from "./shell.js";
 
-vi.setConfig({ testTimeout: 60_000 });
 
 /** What the script of the test's own pages has. */
 declare const pages: typeof Pages;
 
-beforeAll(() => startShell(), 60_000);
+beforeAll(() => startShell());
 afterAll(() => stopShell());
 
 test("files that are put come before the server's until they are deleted", async () => {
@@ -60,12 +59,14 @@ test("the hub takes nothing from strangers, and the worker is the only one", asy
     addEventListener("message", () => { replies++; });
     for (let i = 0; i < 20; i++) {
       tab.postMessage({ type: "PUT_FILES", id: i, sessionId: id, files: { "lib/word.js": "poison" } }, "*");
+      // clock: how often the stranger tries
       await new Promise((done) => { setTimeout(done, 50); });
     }
     return replies;
   }, { hubUrl: site.hubUrl, id: site.id });
   expect(replied).toBe(0);
   expect(await hub(page, "status")).toMatchObject({ pushed: 0 });
+  // clock: the hub must give up, whenever that is
   await expect(other.evaluate((s) => pages.openHub(s, { timeoutMs: 2000 }), plain(site))).rejects.toThrow("ETIMEDOUT");
   await context.close();
 });
@@ -145,6 +146,7 @@ test("without the server pages are shown from the hub's store, and what is not s
     await inMemory.page.close();
     const again = await context.newPage();
     await again.goto(`${parent}/`);
+    // clock: the hub must give up, whenever that is
     await expect(again.evaluate((site) => pages.openHub(site, { timeoutMs: 3000 }), plain(forgotten.site))).rejects.toThrow("ETIMEDOUT");
   } finally {
     await context.close();

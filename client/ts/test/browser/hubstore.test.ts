@@ -3,15 +3,15 @@ import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+// clock: a proxy answers late
 import { setTimeout as pause } from "node:timers/promises";
 import type { Frame, Page } from "playwright-core";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { entryOf } from "../../hub/serve.js";
 import type * as Pages from "../../src/pages/index.js";
 import { files, hub, mount, newProfile, parent, plain, proxyOf, server, show, siteOf, startShell, stopShell, word } from "./shell.js";
 
-vi.setConfig({ testTimeout: 60_000 });
-beforeAll(() => startShell(), 60_000);
+beforeAll(() => startShell());
 afterAll(() => stopShell());
 
 /** What the script of the test's own pages has. */
@@ -112,7 +112,7 @@ test("when the browser has no room, files of the server go, and then the hub ans
   await writeFile(join(folder, "large.bin"), randomBytes(6 << 20));
   expect(await request({ type: "SYNC", paths: ["large.bin"] })).toEqual({ stored: 1, failed: {} });
   // Deleted files keep their room until the browser compacts the database: the second file is put when it did.
-  await expect.poll(() => request({ type: "PUT_FILES" }, 12), { timeout: 30_000 }).toBe("OK");
+  await expect.poll(() => request({ type: "PUT_FILES" }, 12)).toBe("OK");
   expect(await request({ type: "PUT_FILES" }, 25)).toBe("ENOSPC");
   expect(await request({ type: "STATUS" })).toMatchObject({ pushed: 1, stored: 2 });
   expect((await stored(page)).keys).toEqual(["file:/__ctxfs/hub.html", "file:/__ctxfs/hub.js", "pushed:/12.bin"]);
@@ -160,7 +160,7 @@ test("a server that hangs holds up neither what is stored nor the hub", async ()
   const { page } = await show(context, site, "indexeddb", [...Object.keys(files), "index.html"]);
   server.hang();
   try {
-    const begun = Date.now();
+    const begun = Date.now(); // clock: as below
     const syncing = hub(page, "sync", ["app.js", "style.css", "missing.js", "a", "b", "c", "d", "e"]);
     await hub(page, "putFiles", { "pushed.txt": "pushed" });
     expect(await hub(page, "status")).toMatchObject({ pushed: 1 });
@@ -169,7 +169,8 @@ test("a server that hangs holds up neither what is stored nor the hub", async ()
     expect(await word(frame)).toBe("from the server");
     const { stored, failed } = await syncing;
     expect([stored, Object.keys(failed).length, failed["app.js"]]).toEqual([0, 8, "the server sent nothing for 10 s"]);
-    expect(Date.now() - begun).toBeLessThan(25_000);
+    // clock: eight silences of 10 s, one after the other, are more than a minute
+    expect(Date.now() - begun).toBeLessThan(60_000);
     const missing = await frame.evaluate(async () => (await fetch("/missing.js")).status);
     expect(missing).toBe(504);
     // A tab that is opened while the server hangs.
@@ -180,7 +181,7 @@ test("a server that hangs holds up neither what is stored nor the hub", async ()
     server.resume();
     await context.close();
   }
-}, 120_000);
+});
 
 test("files that a SYNC fetches are not stored after CLEAR", async () => {
   const { site } = await siteOf("cleared");
@@ -244,7 +245,7 @@ test("an answer that comes late is stored for the next request, and the server's
   const late = new Promise<void>((resolve) => { answered = resolve; });
   expect(await fetched()).toBe("200 from the server");
   await late;
-  await expect.poll(fetched, { timeout: 20_000 }).toBe("200 edited");
+  await expect.poll(fetched).toBe("200 edited");
   mode.slow = false;
   const seen: string[] = [];
   for (const [status, retry] of [[502, false], [504, false], [503, false], [503, true]] as const) {
@@ -282,13 +283,14 @@ test("a request ends when the hub has ended", async () => {
   const page = await context.newPage();
   await page.goto(`${parent}/`);
   const message = await page.evaluate(async (site) => {
-    const hub = await pages.openHub(site, { timeoutMs: 15_000 }); // a loaded machine takes as long to open one
+    const opened = async (timeoutMs: number): ReturnType<typeof pages.openHub> => pages.openHub(site, { timeoutMs }).catch(() => opened(2 * timeoutMs)); // a busy machine
+    const hub = await opened(5000);
     document.querySelector("iframe")?.remove();
     return hub.status().then(() => "", (error: unknown) => (error as Error).message);
   }, plain(site));
   expect(message).toMatch(/^ETIMEDOUT/);
   await context.close();
-}, 120_000);
+});
 
 test("an answer that does not say how long it is is read up to the bound", async () => {
   let given = 0, cancelled = false;

@@ -1,12 +1,11 @@
 import type { Page } from "playwright-core";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { bundle } from "./bundles.js";
 import { setStage, type Stage } from "./stage.js";
 
-vi.setConfig({ testTimeout: 90_000 });
 
 let stage: Stage;
-beforeAll(async () => { stage = await setStage(); }, 60_000);
+beforeAll(async () => { stage = await setStage(); });
 afterAll(async () => { await stage.stop(); });
 
 const reported = (page: Page): Promise<unknown> => page.evaluate(() => (globalThis as unknown as { reported: Promise<unknown> }).reported);

@@ -4,15 +4,14 @@ import type { AddressInfo } from "node:net";
 import * as nodefs from "node:fs/promises";
 import { join } from "node:path";
 import type { ViteDevServer } from "vite";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { bundle, bundleByVite, serveByVite } from "./bundles.js";
 import { setStage, type Stage } from "./stage.js";
 
-vi.setConfig({ testTimeout: 90_000 });
 
 let stage: Stage;
 let dev: ViteDevServer | undefined;
-beforeAll(async () => { stage = await setStage(); }, 60_000);
+beforeAll(async () => { stage = await setStage(); });
 afterAll(async () => {
   await dev?.close();
   await stage.stop();

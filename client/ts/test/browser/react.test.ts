@@ -1,9 +1,8 @@
 import type { Page } from "playwright-core";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { bundle } from "./bundles.js";
 import { setStage, type Stage } from "./stage.js";
 
-vi.setConfig({ testTimeout: 90_000 });
 
 let stage: Stage;
 let page: Page;
@@ -12,7 +11,7 @@ beforeAll(async () => {
   const [one, two, own] = await Promise.all(["one", "two", "own"].map((id) => stage.host.openPanel(`react/${id}`)));
   const url = stage.server.url;
   page = await stage.open(await bundle(stage.installed.dir, "react.tsx"), { url, one: one?.token, two: two?.token, ctxfs: { url, token: own?.token } });
-}, 60_000);
+});
 afterAll(() => stage.stop());
 
 interface Shown { shown: string[]; show: Record<string, () => void>; bad: () => void; outside: () => void }

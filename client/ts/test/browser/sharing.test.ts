@@ -1,8 +1,7 @@
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { fsOver } from "../../src/index.js";
 import { startStorage, type Storage } from "./remote.js";
 
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
 let storage: Storage;
 beforeAll(async () => { storage = await startStorage(); });

@@ -4,18 +4,17 @@ import type { AddressInfo } from "node:net";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { startTestServer, type TestServer } from "../serve.js";
 import { startChromium } from "./chromium.js";
 
-vi.setConfig({ testTimeout: 60_000 });
 
 let server: TestServer;
 let browser: Browser;
 beforeAll(async () => {
   server = await startTestServer("--gateway", "127.0.0.1:0");
   browser = await startChromium();
-}, 60_000);
+});
 afterAll(async () => {
   await browser.close();
   await server.stop();
@@ -78,10 +77,10 @@ test("a changed style sheet is replaced in place, and a changed page is loaded a
     await events;
     await page.evaluate(() => { (globalThis as { kept?: boolean }).kept = true; });
     await writeFile(join(folder, "style.css"), "p { color: rgb(4, 5, 6) }\n");
-    await expect.poll(() => color(page), { timeout: 5000 }).toBe("rgb(4, 5, 6)");
+    await expect.poll(() => color(page)).toBe("rgb(4, 5, 6)");
     expect(await page.evaluate(() => (globalThis as { kept?: boolean }).kept)).toBe(true);
     await writeFile(join(folder, "data.json"), "[2]\n");
-    await expect.poll(async () => (await saw(page)) as object, { timeout: 5000 }).toMatchObject({ data: [2] });
+    await expect.poll(async () => (await saw(page)) as object).toMatchObject({ data: [2] });
     await page.close();
   }
 });

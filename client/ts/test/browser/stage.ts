@@ -38,7 +38,7 @@ export async function setStage(): Promise<Stage> {
   const installed = await install();
   const pages = createServer();
   const origin = await listen(pages);
-  const server = await startTestServer("--origin", origin, ...(getuid?.() === 0 ? ["--exec-user", "4321:4321"] : []));
+  const server = await startTestServer("--origin", origin, "--lease-grace", "1h", ...(getuid?.() === 0 ? ["--exec-user", "4321:4321"] : []));
   await chmod(server.workspace, 0o755); // the user of commands passes through it
   const host = await startServer({ workspace: server.workspace });
   const browser = await startChromium();

@@ -11,6 +11,7 @@ function setUp() {
     sent.push(new TextDecoder().decode(bytes));
     return new Promise((resolve, reject) => answers.push({ resolve, reject }));
   }, (error) => failures.push(error), (run) => frames.push(run));
+  // clock: no time passes
   const settled = () => new Promise((resolve) => setTimeout(resolve));
   return { input, sent, failures, frame: () => frames.shift()?.(), answer: async () => { answers.shift()?.resolve(); await settled(); }, fail: async () => { answers.shift()?.reject(new Error("lost")); await settled(); } };
 }

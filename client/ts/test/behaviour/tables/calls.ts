@@ -59,6 +59,7 @@ export const pathCalls: Record<string, PathCall> = {
       () => false,
     );
     if (there)
+      // clock: the watch may have begun by then, or not
       setTimeout(() => {
         stop.abort();
       }, 10);

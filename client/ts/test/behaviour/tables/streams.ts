@@ -28,7 +28,7 @@ async function followed(fs: Fs, path: string, flags: string, make: (h: Fs) => Fs
       });
       const state = stream._writableState ?? stream._readableState;
       const closes = stream.autoClose && state.emitClose;
-      setTimeout(resolve, closes ? 4000 : 250).unref(); // some never close
+      setTimeout(resolve, closes ? 60_000 : 250).unref(); // clock: some never close
     });
     feed(stream);
     await closed;

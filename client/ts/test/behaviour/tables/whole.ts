@@ -92,6 +92,7 @@ export const whole: Table = {
   "watch with a signal that fires": (fs, dir) => {
     const c = new AbortController();
     const p = fs.watch(dir, { signal: c.signal }).next();
+    // clock: the watch may have begun by then, or not
     setTimeout(() => {
       c.abort("why");
     }, 20);
@@ -99,6 +100,7 @@ export const whole: Table = {
   },
   "watch with a signal that fires, in a loop": async (fs, dir) => {
     const c = new AbortController();
+    // clock: the watch may have begun by then, or not
     setTimeout(() => {
       c.abort();
     }, 20);

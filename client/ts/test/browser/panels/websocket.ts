@@ -41,7 +41,7 @@ for await (const line of reading.readLines()) lines.push(line);
 
 let seen: unknown;
 const watching = (async () => {
-  for await (const { filename } of fs.watch("/", { signal: AbortSignal.timeout(10_000) })) {
+  for await (const { filename } of fs.watch("/", { signal: AbortSignal.timeout(60_000) })) {
     seen = filename;
     if (filename === "seen.txt") return;
   }
