@@ -33,15 +33,21 @@ build: ## Builds bin/ctxfs, one static binary
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ctxfs
 
 .PHONY: install
-install: ## Installs ctxfs into GOBIN
-	CGO_ENABLED=0 $(GO) install -trimpath -ldflags '$(LDFLAGS)' ./cmd/ctxfs
+install: ## Installs ctxfs into GOBIN, and says where that is
+	@CGO_ENABLED=0 $(GO) install -trimpath -ldflags '$(LDFLAGS)' ./cmd/ctxfs
+	@file=$$($(GO) list -f '{{.Target}}' ./cmd/ctxfs); dir=$$(dirname "$$file"); found=$$(command -v ctxfs || true); \
+	if [ "$$found" -ef "$$file" ]; then echo "installed $$file, which PATH finds"; \
+	elif [ -n "$$found" ]; then echo "installed $$file; PATH finds $$found first: export PATH=\"$$dir:\$$PATH\""; \
+	else echo "installed $$file; PATH does not have that folder: export PATH=\"$$dir:\$$PATH\""; fi
 
 .PHONY: run
-run: need-git build ## Serves WORKSPACE (this directory by default) and prints a grpcurl line to paste
+run: need-git build ## Serves WORKSPACE (this directory by default), and says what to type next
 	@$(BIN) serve --workspace $(WORKSPACE)
 
 .PHONY: demo
-demo: need-git build ## Shows the whole main job on a server of its own; fails when a step is not as expected
+demo: need-git ## Shows the whole main job on a server of its own, and leaves nothing; fails when a step is not as expected
+	@[ -x $(BIN) ] || echo "demo: building ctxfs first, which may take some minutes"
+	@$(MAKE) --no-print-directory build
 	@scripts/demo $(BIN)
 
 .PHONY: test
@@ -231,8 +237,11 @@ release-check: release ## Builds the release of HEAD again elsewhere, and compar
 	scripts/release-check
 
 .PHONY: clean
-clean: ## Removes what the targets made
-	rm -rf bin dist
+clean: ## Removes all that the targets made; .contexts is kept while it has contexts or a log of what was applied, or a server runs
+	@git ls-files -z --others --ignored --exclude-per-directory=.gitignore --exclude='!/.contexts/' --directory | xargs -0r rm -rf --
+	@if compgen -G '.contexts/[!.]*' >/dev/null || compgen -G '.contexts/.ctxfs/review/journal/*' >/dev/null || [ -e .contexts/.ctxfs/server.json ]; then \
+	  echo 'clean: .contexts stays: a server runs here, or it has contexts or a log of what was applied'; \
+	else rm -rf .contexts; fi
 
 .PHONY: need-test need-full need-git need-gcc need-node need-chromium need-postgres
 # gcc and libc are what the race detector links with. With the others no test of agents' tools, of the progress bar and of commands is skipped.

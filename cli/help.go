@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,14 +20,15 @@ func (a *app) addHelp(root *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	help.Use = "help [COMMAND | METHOD]"
-	help.Short = "Help about any command, or about any method of the server, such as ReadFile"
-	help.Long = "Help prints how to use a command, or the manual of a method: what it does, its errors, its request and its reply.\nIt needs no server; methods are those of this version."
+	help.Use = "help [COMMAND | METHOD | grpcurl]"
+	help.Short = "Help about any command, about any method of the server, such as ReadFile, or about grpcurl"
+	help.Long = `Help prints how to use a command, or the manual of a method: what it does, its errors, its request and its reply.
+It needs no server; methods are those of this version. 'ctxfs help grpcurl' prints a line of grpcurl to paste, for the server here if one runs.`
 	help.Example = "  ctxfs help panel open\n  ctxfs help ReadFile\n  ctxfs help PanelService/OpenPanel"
 	commands := help.ValidArgsFunction
 	help.ValidArgsFunction = func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		names, directive := commands(cmd, args, prefix)
-		for _, m := range methodsOf(builtIn()) {
+		for _, m := range append(methodsOf(builtIn()), grpcurlTopic) {
 			if len(args) == 0 && strings.HasPrefix(m, prefix) {
 				names = append(names, m)
 			}
@@ -42,6 +44,9 @@ func (a *app) addHelp(root *cobra.Command) error {
 		if len(args) != 1 {
 			return onlyCommands(root, args)
 		}
+		if args[0] == grpcurlTopic {
+			return a.printf("%s", a.grpcurlManual(cmd.Context()))
+		}
 		files, err := manual.Load()
 		if err != nil {
 			return err
@@ -53,6 +58,37 @@ func (a *app) addHelp(root *cobra.Command) error {
 		return a.printf("%s", methodManual(m))
 	}
 	return nil
+}
+
+// grpcurlTopic is what help explains besides commands and methods.
+const grpcurlTopic = "grpcurl"
+
+// grpcurlManual explains grpcurl by a line that works when pasted into a POSIX shell, if a server answers.
+func (a *app) grpcurlManual(ctx context.Context) string {
+	ctx, cancel := a.deadline(ctx)
+	defer cancel()
+	found := "No server answers here ('ctxfs serve' starts one). With one that serves /home/me/work:"
+	address, tokenFile := "unix:///home/me/work/.contexts/.ctxfs/ctxfs.sock", "/home/me/work/.contexts/.ctxfs/host.token"
+	if c, err := a.dial(ctx, ""); err == nil {
+		if c.Health(ctx) == nil {
+			found, address, tokenFile = "The server here:", c.Address(), c.Server().TokenFile
+		}
+		_ = c.Close() // it was only asked whether it answers
+	}
+	host := ""
+	if tokenFile != "" {
+		host = fmt.Sprintf(" The host needs its token over TCP, and with --host-auth=token\nover the socket too: -H \"authorization: Bearer $(cat %s)\".", shellQuote(tokenFile))
+	}
+	return fmt.Sprintf(`grpcurl makes any call of a server. 'make grpcurl' in a checkout of ctxfs builds bin/grpcurl.
+%[1]s
+
+  grpcurl -plaintext -H 'ctxfs-panel: demo' -d '{"path":"/"}' %[2]s ctxfs.v1.FsService/Readdir
+  grpcurl -plaintext %[2]s describe ctxfs.v1.FsService.Readdir
+
+'ctxfs-panel' names the panel that you act for, and opens it if it is new. A panel sends its token instead:
+-H "authorization: Bearer $CTXFS_TOKEN".%[3]s
+Without grpcurl: ctxfs --panel demo call Readdir path=/    (docs/how-to/grpcurl.md has more)
+`, found, shellQuote(address), host)
 }
 
 // methodNamed finds a method of this version, with or without its service.

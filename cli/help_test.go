@@ -1,8 +1,17 @@
 package cli_test
 
 import (
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 func TestHelpExplainsMethods(t *testing.T) {
@@ -37,5 +46,47 @@ func TestHelpStillExplainsCommands(t *testing.T) {
 	}
 	if _, out, _ := s.run("__complete", "help", "Rea"); !strings.Contains(out, "ReadFile\n") {
 		t.Errorf("completing help Rea: %q", out)
+	}
+}
+
+// TestHelpGrpcurlPrintsALineForTheServerHere lets a shell read the line, and makes the call that grpcurl would make.
+func TestHelpGrpcurlPrintsALineForTheServerHere(t *testing.T) {
+	s := serve(t)
+	text := s.ok("help", "grpcurl")
+	if !strings.Contains(text, "The server here:") || !strings.Contains(text, `/.ctxfs/host.token')".`) {
+		t.Errorf("help grpcurl printed\n%s", text)
+	}
+	_, line, _ := strings.Cut(text, "\n  ")
+	line, _, _ = strings.Cut(line, "\n")
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", `grpcurl() { printf '%s\n' "$@"; }; `+line).Output()
+	if err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	args := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if len(args) != 7 || !slices.Equal(args[:4], []string{"-plaintext", "-H", "ctxfs-panel: demo", "-d"}) {
+		t.Fatalf("%s: the arguments are %q", line, args)
+	}
+	conn, err := grpc.NewClient(args[5], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	request, reply := &ctxfsv1.ReaddirRequest{}, &ctxfsv1.ReaddirResponse{}
+	if err := protojson.Unmarshal([]byte(args[4]), request); err != nil {
+		t.Fatal(err)
+	}
+	ctx := metadata.AppendToOutgoingContext(t.Context(), strings.Split(args[2], ": ")...)
+	if err := conn.Invoke(ctx, "/"+args[6], request, reply); err != nil || len(reply.GetEntries()) == 0 {
+		t.Errorf("%s: %v, %v", line, reply, err)
+	}
+}
+
+func TestHelpGrpcurlNeedsNoServer(t *testing.T) {
+	s := &shell{t: t, dir: t.TempDir()}
+	if text := s.ok("help", "grpcurl"); !strings.Contains(text, "No server answers here") || !strings.Contains(text, "\n  grpcurl -plaintext ") {
+		t.Errorf("help grpcurl printed\n%s", text)
+	}
+	if _, out, _ := s.run("__complete", "help", "grp"); !strings.Contains(out, "grpcurl\n") {
+		t.Errorf("completing help grp: %q", out)
 	}
 }

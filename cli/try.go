@@ -123,8 +123,8 @@ func (t *trial) open(ctx context.Context) (string, error) {
 		return "", err
 	}
 	o := t.a.Opened()
-	return fmt.Sprintf("panels %s and %s; %s files, %s, seeded in %d ms and %d ms", t.a.ID(), t.b.ID(),
-		number(o.GetFiles()), size(o.GetBytes()), o.GetDurationMs(), t.b.Opened().GetDurationMs()), nil
+	return fmt.Sprintf("panels %s and %s; %s, %s, seeded in %d ms and %d ms", t.a.ID(), t.b.ID(),
+		files(o.GetFiles()), size(o.GetBytes()), o.GetDurationMs(), t.b.Opened().GetDurationMs()), nil
 }
 
 // tryDir holds all that the trial makes in its panels' folders.
@@ -165,7 +165,7 @@ func (t *trial) list(ctx context.Context) (string, error) {
 		}
 		names = append(names, show(e.Name()))
 	}
-	return fmt.Sprintf("%d entries at the root: %s", len(entries), strings.Join(names, " ")), nil
+	return fmt.Sprintf("at the root are %s", strings.Join(names, " ")), nil
 }
 
 func (t *trial) write(ctx context.Context) (string, error) {
@@ -249,7 +249,7 @@ func (t *trial) grep(ctx context.Context) (string, error) {
 	if want := "/" + tryDir + "/sub/renamed.md:2"; at != want || sum.GetMatches() != 1 {
 		return "", fmt.Errorf("found %q, not %q", at, want)
 	}
-	return fmt.Sprintf("%s, %s files searched", at, number(sum.GetFilesSearched())), nil
+	return fmt.Sprintf("%s, %s searched", at, files(sum.GetFilesSearched())), nil
 }
 
 func (t *trial) handle(ctx context.Context) (string, error) {

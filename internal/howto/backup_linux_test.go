@@ -3,12 +3,15 @@ package howto
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ctxfs/ctxfs/cli"
 	"github.com/ctxfs/ctxfs/internal/servertest"
@@ -24,11 +27,26 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	ctx, stop := command.UntilSignal(context.Background())
+	if owner, err := strconv.Atoi(os.Getenv(ownerEnv)); err == nil {
+		go func() {
+			if awaitEnd(owner, -time.Millisecond) == nil {
+				stop()
+			}
+		}()
+	}
 	env := command.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Args: os.Args[1:], Version: "0.0.0-test"}
 	root := cli.Root(cli.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Version: "0.0.0-test", PlanSeed: env.PlanSeed}, command.Commands(env)...)
 	code := cli.Run(ctx, root, os.Args[1:])
 	stop()
 	os.Exit(code)
+}
+
+// ownerEnv is the process of the tests. A server that a page starts in the background ends with it, also when the tests are killed.
+const ownerEnv = "CTXFS_TEST_OWNER"
+
+// environ is the environment of the programs that a test runs, with more variables.
+func environ(bin string, more ...string) []string {
+	return append(append(os.Environ(), programEnv+"=1", fmt.Sprint(ownerEnv, "=", os.Getpid()), "PATH="+bin+":"+os.Getenv("PATH"), "CTXFS_DISK_RESERVE=0"), more...)
 }
 
 // systemctl starts and stops one server without systemd.
@@ -39,7 +57,7 @@ case "$1" in
     rm -f "$DIR/ready"
     ctxfs serve --workspace "$DIR/work" --driver "$DRIVER" --disk-reserve 0 --log-level error --ready-file "$DIR/ready" </dev/null >"$DIR/log" 2>&1 &
     echo $! >"$DIR/pid"
-    for i in $(seq 600); do [ ! -s "$DIR/ready" ] || exit 0; sleep 0.05; done
+    for i in $(seq 1200); do [ ! -s "$DIR/ready" ] || exit 0; sleep 0.05; done
     exit 1 ;;
   stop)
     [ -e "$DIR/pid" ] || exit 0
@@ -83,8 +101,8 @@ func (m *machine) sh(script string) string {
 	m.Helper()
 	cmd := exec.CommandContext(context.Background(), "sh", "-euc", script)
 	cmd.Dir = m.dir
-	cmd.Env = append(os.Environ(), programEnv+"=1", "CTXFS_DRIVER="+m.driver, "CTXFS_DISK_RESERVE=0",
-		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@example.com", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@example.com", "DIR="+m.dir, "DRIVER="+m.driver, "PATH="+filepath.Join(m.dir, "bin")+":"+os.Getenv("PATH"))
+	cmd.Env = environ(filepath.Join(m.dir, "bin"), "CTXFS_DRIVER="+m.driver, "DIR="+m.dir, "DRIVER="+m.driver,
+		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@example.com", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@example.com")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		m.Fatalf("%s\n%v\n%s", script, err, out)

@@ -1,14 +1,21 @@
 package howto
 
 import (
-	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // step is a command of a block ```console, and what the page says that it prints.
@@ -75,8 +82,8 @@ func matches(got, want string) bool {
 	return regexp.MustCompile(`^` + form.String() + `$`).MatchString(got + "\n")
 }
 
-// TestPagesShowWhatCommandsPrint runs the consoles of all pages, each in a home directory of its own. A command may
-// fail only if the page shows its error.
+// TestPagesShowWhatCommandsPrint runs the consoles of all pages, each in a home directory of its own. A tutorial begins with what the
+// README's first minute made, the README with nothing, and a how-to with a repository.
 func TestPagesShowWhatCommandsPrint(t *testing.T) {
 	pages := append([]string{"README.md"}, tracked(t, "docs/*.md")...)
 	ran := 0
@@ -89,15 +96,18 @@ func TestPagesShowWhatCommandsPrint(t *testing.T) {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			home := newHome(t)
-			for _, s := range list {
-				out, err := home.run(s.command)
-				if err != nil && !strings.Contains("\n"+s.want, "\nctxfs: ") {
-					t.Errorf("%s:%d: %s\n%v\n%s", page, s.line, s.command, err, out)
-				}
-				if got, want := alike(out, home.dir), alike(s.want, home.dir); !matches(got, want) {
-					t.Errorf("%s:%d: %s\nprints:\n%s\nthe page says:\n%s", page, s.line, s.command, got, want)
-				}
+			switch {
+			case page == "README.md":
+			case strings.HasPrefix(page, "docs/tutorials/"):
+				readme := steps(read(t, "README.md"))
+				begun := slices.IndexFunc(readme, func(s step) bool { return strings.HasPrefix(s.command, "ctxfs ") })
+				home.follow("README.md", readme[:begun], nil)
+				home.must("cd")
+			default:
+				home.must(`mkdir -p ~/work/app && cd ~/work/app && git init -q -b main && echo '# app' >README.md &&
+					printf 'package main\n\nfunc main() {}\n' >main.go && git add . && git commit -qm first && cd`)
 			}
+			home.follow(page, list, nil)
 		})
 	}
 	if ran < 20 {
@@ -105,7 +115,68 @@ func TestPagesShowWhatCommandsPrint(t *testing.T) {
 	}
 }
 
-// home is a home directory with ~/work/app, a repository, and a shell whose directory and variables last from one command to the next.
+// tutorial matches a link from README.md or docs/README.md to a tutorial.
+var tutorial = regexp.MustCompile(`\]\((?:docs/)?(tutorials/[\w-]+\.md)\)`)
+
+// tutorials returns the tutorials in the order in which a page lists them.
+func tutorials(t *testing.T, page string) []string {
+	t.Helper()
+	var list []string
+	for _, link := range tutorial.FindAllStringSubmatch(read(t, page), -1) {
+		list = append(list, "docs/"+link[1])
+	}
+	return list
+}
+
+// TestTutorialsWorkOneAfterTheOther follows the README and then all tutorials in one home directory, as a reader does.
+func TestTutorialsWorkOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	list := tutorials(t, "docs/README.md")
+	if readme := tutorials(t, "README.md"); !slices.Equal(list, readme) {
+		t.Errorf("README.md lists the tutorials as %q, docs/README.md as %q", readme, list)
+	}
+	if all := tracked(t, "docs/tutorials/*.md"); !slices.Equal(slices.Sorted(slices.Values(list)), all) {
+		t.Errorf("docs/README.md lists the tutorials %q of %q", list, all)
+	}
+	home := newHome(t)
+	for _, page := range append([]string{"README.md"}, list...) {
+		home.must("cd") // in a new terminal
+		home.follow(page, steps(read(t, page)), map[string]string{})
+	}
+}
+
+// TestServersOfAPageEnd starts a server as a page does, and then has other variables that name a server.
+func TestServersOfAPageEnd(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(h *home, owner *exec.Cmd){
+		"with its home":         func(h *home, _ *exec.Cmd) { h.stop() },
+		"with the tests' death": func(_ *home, owner *exec.Cmd) { _ = owner.Process.Kill() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			owner := exec.CommandContext(t.Context(), "sleep", "3600")
+			if err := owner.Start(); err != nil {
+				t.Fatal(err)
+			}
+			h := newHome(t)
+			h.must(fmt.Sprintf("mkdir ~/work && cd ~/work && export %s=%d && ctxfs serve --detach && export CTXFS_ADDRESS=127.0.0.1:1", ownerEnv, owner.Process.Pid))
+			servers := h.servers()
+			if len(servers) != 1 {
+				t.Fatalf("the servers are %v", servers)
+			}
+			t.Cleanup(func() {
+				_ = owner.Process.Kill()
+				_ = owner.Wait() // it was killed
+			})
+			end(h, owner)
+			if err := awaitEnd(servers[0], time.Minute); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// home is an empty home directory, and a shell whose directory and variables last from one command to the next.
 type home struct {
 	t   *testing.T
 	dir string
@@ -119,26 +190,121 @@ func newHome(t *testing.T) *home {
 	}
 	h := &home{t, dir}
 	t.Cleanup(func() {
-		_, _ = h.run("cd ~/work && ctxfs stop") // fails if the page has stopped it
+		h.stop()
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
 	})
-	setup := fmt.Sprintf(`mkdir -p ~/.state ~/bin ~/work/app && ln -s %s ~/bin/ctxfs && cd ~/work/app && git init -q -b main && echo '# app' >README.md &&
-		printf 'package main\n\nfunc main() {}\n' >main.go && git add . && git commit -qm first && cd`, os.Args[0])
-	if out, err := h.run(setup); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	h.must("mkdir ~/.state ~/bin && ln -s " + os.Args[0] + " ~/bin/ctxfs")
 	return h
+}
+
+// servers returns the process IDs of the servers that run below the home directory.
+func (h *home) servers() []int {
+	var pids []int
+	err := filepath.WalkDir(h.dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Base(path) != "server.json" {
+			return nil // a folder that is just being removed has no server
+		}
+		data, err := os.ReadFile(path)
+		var record struct{ PID int }
+		if err == nil {
+			err = json.Unmarshal(data, &record)
+		}
+		if err == nil {
+			pids = append(pids, record.PID)
+		}
+		return nil
+	})
+	if err != nil {
+		h.t.Error(err)
+	}
+	return pids
+}
+
+// stop ends the servers that a page has left running, whatever its variables say.
+func (h *home) stop() {
+	for _, pid := range h.servers() {
+		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+			continue // it was killed
+		}
+		if err := awaitEnd(pid, time.Minute); err != nil {
+			h.t.Error(err)
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// awaitEnd waits until a process has ended, which need not be a child; without a bound if that is negative.
+func awaitEnd(pid int, bound time.Duration) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(bound/time.Millisecond))
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return err
+		case n == 0:
+			return fmt.Errorf("pid %d did not end within %s", pid, bound)
+		default:
+			return nil
+		}
+	}
+}
+
+// undoing matches an entry of the log, in a command or where apply prints it.
+var undoing = regexp.MustCompile(`\bctxfs undo (\d+)`)
+
+// follow runs the commands of a page, and compares what they print. A command may fail only if the page shows its error. With entries, the
+// log had other entries before: follow types the numbers that apply printed in the place of those of the page.
+func (h *home) follow(page string, list []step, entries map[string]string) {
+	h.t.Helper()
+	number := func(text string) string {
+		return undoing.ReplaceAllStringFunc(text, func(match string) string {
+			if own, found := entries[match]; found {
+				return own
+			}
+			return match
+		})
+	}
+	for _, s := range list {
+		out, err := h.run(number(s.command))
+		if err != nil && !strings.Contains("\n"+s.want, "\nctxfs: ") {
+			h.t.Errorf("%s:%d: %s\n%v\n%s", page, s.line, s.command, err, out)
+		}
+		if got, want := undoing.FindAllString(out, -1), undoing.FindAllString(s.want, -1); entries != nil && len(got) == len(want) {
+			for i := range want {
+				entries[want[i]] = got[i]
+			}
+		}
+		if got, want := alike(out, h.dir), number(alike(s.want, h.dir)); !matches(got, want) {
+			h.t.Errorf("%s:%d: %s\nprints:\n%s\nthe page says:\n%s", page, s.line, s.command, got, want)
+		}
+	}
+}
+
+// must runs a command that prepares a test.
+func (h *home) must(command string) {
+	h.t.Helper()
+	if out, err := h.run(command); err != nil {
+		h.t.Fatalf("%s\n%v\n%s", command, err, out)
+	}
 }
 
 // run runs a command and returns what it printed on both outputs.
 func (h *home) run(command string) (string, error) {
 	state := filepath.Join(h.dir, ".state")
 	script := fmt.Sprintf("if [ -f %[1]s/env ]; then . %[1]s/env; cd \"$(cat %[1]s/dir)\"; fi\n%[2]s\ncode=$?\nexport -p >%[1]s/env; pwd >%[1]s/dir; exit $code", state, command)
-	cmd := exec.CommandContext(context.Background(), "sh", "-c", script) // also after the test, to clean up
+	cmd := exec.CommandContext(h.t.Context(), "sh", "-c", script)
 	cmd.Dir = h.dir
-	cmd.Env = append(os.Environ(), programEnv+"=1", "HOME="+h.dir, "PATH="+filepath.Join(h.dir, "bin")+":"+os.Getenv("PATH"), "CTXFS_DISK_RESERVE=0", "LC_ALL=C",
+	cmd.Env = environ(filepath.Join(h.dir, "bin"), "HOME="+h.dir, "LC_ALL=C",
 		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=me", "GIT_AUTHOR_EMAIL=me@example.com", "GIT_COMMITTER_NAME=me", "GIT_COMMITTER_EMAIL=me@example.com")
 	out, err := cmd.CombinedOutput()
 	return string(out), err

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // root is the repository.
@@ -86,6 +87,15 @@ func TestNamedPagesExist(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(root, name)); err != nil && !strings.HasPrefix(file, "client/ts/test/") {
 				t.Errorf("%s names %s, which does not exist", file, name)
 			}
+		}
+	}
+}
+
+// TestReadmeFitsATerminal bounds the lines of the page that people read first.
+func TestReadmeFitsATerminal(t *testing.T) {
+	for i, line := range strings.Split(read(t, "README.md"), "\n") {
+		if n := utf8.RuneCountInString(line); n >= 140 {
+			t.Errorf("README.md:%d has %d columns: %.40s…", i+1, n, line)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/ctxfs/ctxfs/server"
 )
 
-// banner prints what a server found and where it listens, with a command to try it.
+// banner prints what a server found, where it listens, and which commands come next.
 func (e Env) banner(info server.Info, cfg server.Config, asJSON bool) error {
 	if asJSON {
 		enc := json.NewEncoder(e.Stdout)
@@ -56,7 +56,7 @@ func writeBanner(w io.Writer, info server.Info, cfg server.Config) error {
 	if a.Gateway != "" {
 		lines = append(lines, pad("gateway  "+a.Gateway+"   sites at "+a.Sites)+"show a panel's files: ctxfs open PANEL")
 	}
-	lines = append(lines, "try      "+tryLine(info, cfg))
+	lines = append(lines, tryLine)
 	_, err := io.WriteString(w, strings.Join(lines, "\n")+"\n")
 	return err
 }
@@ -78,7 +78,11 @@ func seedLines(info server.Info) []string {
 	if info.Plan == nil {
 		return []string{pad("seed     not counted: "+info.PlanError) + "details: ctxfs seed plan"}
 	}
-	text := fmt.Sprintf("seed     %s files, %s", seed.Count(info.Plan.Files), seed.Size(info.Plan.Bytes))
+	noun := "files"
+	if info.Plan.Files == 1 {
+		noun = "file"
+	}
+	text := fmt.Sprintf("seed     %s %s, %s", seed.Count(info.Plan.Files), noun, seed.Size(info.Plan.Bytes))
 	if n, reasons := skipped(info); n > 0 {
 		text += fmt.Sprintf("; skipped %s (%s)", seed.Count(n), strings.Join(reasons, ", "))
 	}
@@ -135,25 +139,8 @@ func nonEmpty(s string) []string {
 	return []string{s}
 }
 
-// tryLine is a command that works when pasted into a POSIX shell. grpcurl takes a unix socket as unix:///path.
-func tryLine(info server.Info, cfg server.Config) string {
-	auth := ""
-	if cfg.HostAuth == server.HostAuthToken {
-		auth = `-H "authorization: Bearer $(cat ` + quote(info.Addresses.TokenFile) + `)" `
-	}
-	return "grpcurl -plaintext " + auth + `-H 'ctxfs-panel: demo' -d '{"path":"/"}' ` + quote(info.Addresses.Target()) + " ctxfs.v1.FsService/Readdir"
-}
-
-// quote quotes for a POSIX shell when it must.
-func quote(s string) string {
-	safe := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-:~+@", r)
-	}
-	if s != "" && s[0] != '~' && strings.IndexFunc(s, func(r rune) bool { return !safe(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
+// tryLine ends the banner, so that a reader knows what to type next.
+const tryLine = "try      ctxfs try    next: ctxfs panel open NAME    (grpcurl: ctxfs help grpcurl)"
 
 // tilde shortens the home directory, for people only.
 func tilde(path string) string {
