@@ -29,10 +29,9 @@ func TestCopyKeepsEverything(t *testing.T) {
 		for _, workers := range []int{1, 4} {
 			seed := rand.Uint64()
 			rng := rand.New(rand.NewPCG(seed, 1))
-			from, src := newTree(t, impl)
+			from, src := newTreeOf(t, impl, func(dir string) { growTree(t, rng, dir, 3) })
 			to, dst := newTree(t, impl)
 			must(t, os.Mkdir(filepath.Join(src, "empty"), 0o711))
-			growTree(t, rng, src, 3)
 			put(t, src, "setid", "s")
 			must(t, unix.Chmod(filepath.Join(src, "setid"), 0o6755))
 			want := snapshot(t, src)

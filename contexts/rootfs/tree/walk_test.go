@@ -36,12 +36,13 @@ func walked(t *testing.T, r rootfs.Root, dir string, opts tree.WalkOptions) []st
 
 func TestWalk(t *testing.T) {
 	eachRoot(t, func(t *testing.T, impl string) {
-		r, dir := newTree(t, impl)
 		outside := t.TempDir()
 		put(t, outside, "secret", "s")
-		put(t, dir, "a/b/c.txt", "c")
+		r, dir := newTreeOf(t, impl, func(dir string) {
+			put(t, dir, "a/b/c.txt", "c")
+			put(t, dir, rootfs.ReservedPrefix+"1", "hidden")
+		})
 		put(t, dir, "z\xff", "z")
-		put(t, dir, rootfs.ReservedPrefix+"1", "hidden")
 		must(t, os.Symlink(outside, filepath.Join(dir, "a/out")))
 		for _, c := range []struct {
 			name, dir string
