@@ -8,5 +8,5 @@ import (
 
 // TestOnOverlays leaves out the bounds of memory and of paths, which no driver changes.
 func TestOnOverlays(t *testing.T) {
-	overlaytest.Run(t, "^Test(Copy.*|Draft.*|RemoveAll|RemoveAll(Stops|Under|Unlocks|While).*|Sweep|Walk.*)$")
+	overlaytest.Run(t, "^Test(Copy(Keeps|Reports|Dest|Into|Of|Leaves|Is|Xattrs|While|Brings).*|Draft.*|RemoveAll|RemoveAll(Stops|Under|Unlocks|While).*|Sweep|Walk|Walk(Stops|Skips).*)$")
 }
