@@ -8,16 +8,20 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
+	"github.com/ctxfs/ctxfs/internal/long"
 )
 
-// deepTree makes, in a context, a directory "deep" with 1,500 directories of 200 bytes below one another, as a panel can by renames.
+// deep is how many directories are below one another, each with a name of 200 bytes: a path names 20 of them.
+var deep = long.Of(300, 1500)
+
+// deepTree makes, in a context, a directory "deep" with such directories, as a panel can by renames.
 func deepTree(t *testing.T, folder string) {
 	t.Helper()
 	must(t, unix.Mkdir(folder+"/deep", 0o755))
 	fd, err := unix.Open(folder+"/deep", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	must(t, err)
 	name := strings.Repeat("n", 200)
-	for range 1500 {
+	for range deep {
 		must(t, unix.Mkdirat(fd, name, 0o755))
 		next, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 		must(t, err)
@@ -47,8 +51,8 @@ func TestContextDeeperThanAPath(t *testing.T) {
 			t.Errorf("sizes: %v", err)
 		}
 		fork(t, m, "ctx_a", "ctx_b")
-		if n := count("ctx_b"); n != 1500 {
-			t.Errorf("the fork has %d of 1,500 directories", n)
+		if n := count("ctx_b"); n != deep {
+			t.Errorf("the fork has %d of %d directories", n, deep)
 		}
 		_, err := m.Snapshot(t.Context(), "ctx_a", "s")
 		must(t, err)
@@ -56,11 +60,11 @@ func TestContextDeeperThanAPath(t *testing.T) {
 		_, err = m.Restore(t.Context(), "ctx_a", "s")
 		must(t, err)
 		wantFile(t, m, "ctx_a", "app/new", "new")
-		if n := count("ctx_a"); n != 1500 {
-			t.Errorf("what was restored has %d of 1,500 directories", n)
+		if n := count("ctx_a"); n != deep {
+			t.Errorf("what was restored has %d of %d directories", n, deep)
 		}
 		for _, id := range []ID{"ctx_a", "ctx_b"} {
-			if n, err := m.Delete(t.Context(), id); err != nil || n.Entries < 1500 {
+			if n, err := m.Delete(t.Context(), id); err != nil || n.Entries < int64(deep) {
 				t.Errorf("delete of %s: %+v, %v", id, n, err)
 			}
 		}

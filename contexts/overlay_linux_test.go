@@ -39,12 +39,14 @@ func unmount(folder string, flags int) error {
 	return namespaces.WithCapabilities(func() error { return unix.Unmount(folder, flags) })
 }
 
-// TestInNamespaces runs the tests of contexts that are mounted again in namespaces, as an ordinary user.
+// TestInNamespaces runs some tests of each kind again with contexts that are mounted in namespaces, as an ordinary user. Packages overlay
+// and rootfs test what depends on the driver.
 func TestInNamespaces(t *testing.T) {
 	if namespacestest.Inside() {
 		t.Skip("these tests are in one already")
 	}
-	namespacestest.Run(t, "Overlay|Mode|Mount|Layer|Space|Git|Server|Stop|Fork|Snapshot|Restore|Collect|Folder|Delet|Batch")
+	namespacestest.Run(t, "^Test(OverlayLife|OverlayDelete|ModesAreNeverMixed|UntouchedContextsTakeNoSpace|GitKnowsFilesAgain|"+
+		"TwoProcessesMountOnce|ProgramInAContextAtTheStop|KillOverlayAtEveryPhase|Fork|Snapshots|RestoreKeepsTheOwner|SnapshotIsReadWhileItsContextChanges|BatchIsWholeAfterKills)$")
 }
 
 // newOverlaid is a workspace with one repository whose contexts are mounted. It skips, and says

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/long"
 )
 
 func threeRepos(t *testing.T, modules int) *workspace {
@@ -58,12 +59,9 @@ func TestSeedingCopiesTheRepositories(t *testing.T) {
 	}
 }
 
-func TestSeedingTwentyThousandModules(t *testing.T) {
+func TestSeedingManyModules(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("makes 20,000 files; run without -short")
-	}
-	w := threeRepos(t, 20_000)
+	w := threeRepos(t, long.Of(4_000, 20_000))
 	m := w.open()
 	e := ensure(t, m, "ctx_a")
 	want := treeOf(t, w.dir, ".git", "node_modules", ".cache", ".databases", ".contexts", "loose.txt")

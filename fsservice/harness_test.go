@@ -18,6 +18,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/batch"
+	"github.com/ctxfs/ctxfs/contexts/driver/overlay/overlaytest"
 	"github.com/ctxfs/ctxfs/contexts/feed"
 	contextgate "github.com/ctxfs/ctxfs/contexts/gate"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
@@ -28,7 +29,6 @@ import (
 	"github.com/ctxfs/ctxfs/internal/budget"
 	"github.com/ctxfs/ctxfs/internal/codec"
 	"github.com/ctxfs/ctxfs/internal/codec/codectest"
-	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/session"
@@ -38,7 +38,7 @@ import (
 const grace = 200 * time.Millisecond
 
 func TestMain(m *testing.M) {
-	namespacestest.Main()
+	overlaytest.Main()
 	goleak.VerifyTestMain(m)
 }
 
@@ -134,11 +134,16 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	base := t.TempDir()
+	base := overlaytest.Dir(t, func(base string) {
+		for _, name := range []string{"a", "b"} {
+			if err := os.Mkdir(filepath.Join(base, name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 	w := &world{T: t, dir: filepath.Join(base, "a"), handles: handles.New(handles.Config{PerOwner: 8}), content: codectest.NewPool(), gone: make(chan string, 8)}
 	w.gate = &gate{roots: map[contexts.ID]rootfs.Root{}, ready: map[contexts.ID]bool{"ctx_a": true}, generation: 1}
 	for id, name := range map[contexts.ID]string{"ctx_a": "a", "ctx_b": "b"} {
-		w.must(os.Mkdir(filepath.Join(base, name), 0o755))
 		root, err := rootfs.Open(filepath.Join(base, name), rootfs.Options{})
 		w.must(err)
 		t.Cleanup(func() { _ = root.Close() })

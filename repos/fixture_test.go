@@ -6,12 +6,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"flag"
 	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -23,6 +25,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/git"
 	"github.com/ctxfs/ctxfs/git/gittest"
+	"github.com/ctxfs/ctxfs/internal/long"
 	"github.com/ctxfs/ctxfs/review"
 )
 
@@ -33,6 +36,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	// A check makes repositories and runs git. The command line has the last word.
+	if err := flag.Set("rapid.checks", strconv.Itoa(long.Of(30, 100))); err != nil {
+		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }

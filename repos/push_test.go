@@ -17,6 +17,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/git"
 	"github.com/ctxfs/ctxfs/git/gittest"
+	"github.com/ctxfs/ctxfs/internal/long"
 	"github.com/ctxfs/ctxfs/review"
 )
 
@@ -298,7 +299,7 @@ func TestManyPushesOfOneBranch(t *testing.T) {
 		t.Run(fmt.Sprint("merge ", merge), func(t *testing.T) {
 			t.Parallel()
 			w, _ := newPush(t)
-			many := map[bool]int{false: 50, true: 12}[merge]
+			many := map[bool]int{false: long.Of(20, 50), true: long.Of(6, 12)}[merge]
 			var staged []*Staged
 			for i := range many {
 				w.edit(map[string]string{"app/f": lines, "app/new": "", fmt.Sprintf("app/file%d", i): "x\n"})

@@ -28,7 +28,7 @@ func (w repos) gitIn(dir string, args ...string) string {
 }
 
 func (w repos) tryGit(dir string, args ...string) (string, error) {
-	cmd := exec.Command("git", args...)
+	cmd := exec.Command("git", append([]string{"-c", "maintenance.auto=false"}, args...)...)
 	cmd.Dir = w.in(dir)
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=u", "GIT_AUTHOR_EMAIL=u@example.com",
 		"GIT_COMMITTER_NAME=u", "GIT_COMMITTER_EMAIL=u@example.com")

@@ -16,7 +16,7 @@ import (
 // lists, decides and applies.
 func TestFlippedFileIsAppliedAsReviewed(t *testing.T) {
 	t.Parallel()
-	rounds := 20
+	rounds := 10
 	if os.Getenv(killsEnv) != "" {
 		rounds = 200
 	}

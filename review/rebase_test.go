@@ -16,6 +16,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/long"
 )
 
 func (w *world) rebase(req RebaseRequest) *Rebased {
@@ -631,7 +632,7 @@ var threeWays = rapid.Custom(func(t *rapid.T) threeWay {
 // Rebase of generated texts agrees with git merge-file, in result and in conflict, and Apply changes nothing but what is selected.
 func TestRebaseMergesAsGitDoes(t *testing.T) {
 	t.Parallel()
-	const cases = 1000
+	cases := long.Of(250, 1000)
 	dir := t.TempDir()
 	trees := [3]files{{}, {}, {}}
 	for i := range cases {

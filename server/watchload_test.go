@@ -9,11 +9,12 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ctxfs/ctxfs/internal/long"
 	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// TestUnreadWatchesTakeBoundedMemory opens 1,000 watches of one panel, reads none of them, and makes up to 100,000 events.
+// TestUnreadWatchesTakeBoundedMemory opens 1,000 watches of one panel, reads none of them, and makes up to 12,000 events, or 60,000.
 func TestUnreadWatchesTakeBoundedMemory(t *testing.T) {
 	const (
 		watches   = 1000
@@ -23,11 +24,11 @@ func TestUnreadWatchesTakeBoundedMemory(t *testing.T) {
 		files int // each is created, changed twice and removed: four events
 		watch func(t *testing.T, r *running, token string, n int) (end func())
 	}{
-		"streams": {15_000, watchByStreams},
-		"sessions over gRPC": {2_000, func(t *testing.T, r *running, token string, n int) func() {
+		"streams": {long.Of(3_000, 15_000), watchByStreams},
+		"sessions over gRPC": {long.Of(600, 2_000), func(t *testing.T, r *running, token string, n int) func() {
 			return watchBySessions(t, n, func() *talk { return beginGRPC(t, r.Info().Addresses.TCP[0], token, "") })
 		}},
-		"sessions over WebSocket": {2_000, func(t *testing.T, r *running, token string, n int) func() {
+		"sessions over WebSocket": {long.Of(600, 2_000), func(t *testing.T, r *running, token string, n int) func() {
 			return watchBySessions(t, n, func() *talk { return beginWeb(t, r.Info().Addresses.HTTP, token, "") })
 		}},
 	} {

@@ -144,7 +144,11 @@ func TestLookupsHold(t *testing.T) {
 	ask("d/g", done)
 	ask("d/g", done)
 	w.must(w.Rename("d", "moved"))
-	ask("d/g", done)
+	if Driver == "overlay-userns" { // there a rename moves the content of a directory of the layer to a new one
+		ask("d/g", fserr.ENOENT)
+	} else {
+		ask("d/g", done)
+	}
 	ask("f", done)
 	ask("d/g", fserr.ENOENT)
 	ask("moved/g", done)

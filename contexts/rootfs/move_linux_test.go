@@ -12,6 +12,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/long"
 )
 
 // moving starts the emulated rename of a directory "tree", with a file "tree/f" and "tree/sub/g", to "new". What
@@ -138,11 +139,11 @@ func TestWritersDoNotMakeAMoveFail(t *testing.T) {
 	})
 }
 
-// mkdirWhilePossible makes directories, at most 20,000, until stop or until one cannot be made. It returns how many it made.
+// mkdirWhilePossible makes directories, a thousand or many of them, until stop or until one cannot be made. It returns how many it made.
 func mkdirWhilePossible(r Root, prefix string, begun func(), stop *atomic.Bool) (made int) {
-	begin := sync.OnceFunc(begun)
+	begin, most := sync.OnceFunc(begun), long.Of(1_000, 20_000)
 	defer begin()
-	for made < 20_000 && !stop.Load() && r.Mkdir(fmt.Sprintf("%s-%d", prefix, made), 0o755) == nil {
+	for made < most && !stop.Load() && r.Mkdir(fmt.Sprintf("%s-%d", prefix, made), 0o755) == nil {
 		made++
 		begin()
 	}

@@ -33,7 +33,9 @@ var mutateBehaviours = []behaviour{
 	}},
 	{"a hard link is the same file", func(w *world) {
 		w.must(w.Link("f", "d/h"))
-		w.equal(w.lstat("f").Ino, w.lstat("d/h").Ino)
+		if Driver != "overlay-userns" { // each name of a changed file shows its own number there (docs/explanation/drivers.md)
+			w.equal(w.lstat("f").Ino, w.lstat("d/h").Ino)
+		}
 		if runtime.GOOS != "windows" {
 			w.equal(w.lstat("f").Nlink, uint64(2))
 		}

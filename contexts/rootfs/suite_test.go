@@ -29,6 +29,9 @@ func with(name string) factory {
 
 // implementations lists what this system can run.
 func implementations() []string {
+	if Driver != "" {
+		return []string{"openat2"}
+	}
 	if runtime.GOOS == "linux" {
 		return []string{"openat2", "walk", "osroot"}
 	}
@@ -58,13 +61,40 @@ func suite(t *testing.T, open factory) {
 	}
 }
 
+// Place makes the directories of the tests: it is overlaytest.Dir, which this package cannot import.
+var Place func(t testing.TB, fill func(dir string)) string
+
+// Driver is the driver whose contexts Place makes, "" for plain directories. There the tests use the implementation of a server alone.
+var Driver string
+
 // newWorld makes the tree that every case starts from.
 func newWorld(t *testing.T, open factory) *world {
 	t.Helper()
-	base := t.TempDir()
-	w := &world{T: t, dir: filepath.Join(base, "root"), outside: filepath.Join(base, "outside")}
-	for _, d := range []string{"root", "root/d", "root/d/sub", "root/empty", "outside"} {
-		w.must(os.Mkdir(filepath.Join(base, d), 0o755))
+	w := &world{T: t}
+	base := Place(t, func(base string) {
+		w.at(base)
+		w.grow()
+	})
+	w.at(base)
+	r, err := open(w.dir)
+	w.must(err)
+	w.Root = r
+	t.Cleanup(func() {
+		w.must(r.Close())
+		w.untouched()
+	})
+	return w
+}
+
+// at says where the tree is.
+func (w *world) at(base string) {
+	w.dir, w.outside = filepath.Join(base, "root"), filepath.Join(base, "outside")
+}
+
+// grow makes the tree.
+func (w *world) grow() {
+	for _, d := range []string{w.dir, w.host("d"), w.host("d/sub"), w.host("empty"), w.outside} {
+		w.must(os.Mkdir(d, 0o755))
 	}
 	w.put("f", "content")
 	w.put("d/g", "g")
@@ -77,14 +107,6 @@ func newWorld(t *testing.T, open factory) *world {
 	} {
 		w.must(os.Symlink(target, w.host(name)))
 	}
-	r, err := open(w.dir)
-	w.must(err)
-	w.Root = r
-	t.Cleanup(func() {
-		w.must(r.Close())
-		w.untouched()
-	})
-	return w
 }
 
 // untouched checks that nothing outside the tree was changed.

@@ -66,6 +66,12 @@ func TestBadLayoutNamesThePlace(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("mode: sandboxed\nzones:\n  /a: {from: [x, y], max_bytes: 2GiB, commit: never, keep: 1h}\n"))
 	f.Add([]byte("mode: direct\nzones: {/a: {dir: ., read_only: true}}"))
+	for _, text := range []string{
+		"", "mode: none", "mode: direct\nmode: sandboxed", "zones: {/: {}, /..: {}, /.git: {}, /a/b: {}}", "mode: direct\nzones: {/a: {dir: ../x}}", "zones: {/a: {max_bytes: -1, keep: 9e99h}}",
+		"mode: sandboxed\nzones: {/a: {from: []}, /A: {}}", "x: &x [*x, *x]\nzones: *x", "zones:\n  /a: &a {commit: never}\n  /b: *a\n", "\xff\xfe", "zones: {/a\x00: {}}", "--- 1\n--- 2\n",
+	} {
+		f.Add([]byte(text))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		l, err := Parse("z.yml", data)
 		switch {

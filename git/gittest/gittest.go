@@ -59,10 +59,10 @@ func (w *Workspace) Write(p, content string) {
 	w.Must(os.WriteFile(w.In(p), []byte(content), 0o644))
 }
 
-// Git runs git as a person would, in a folder of the workspace, and returns what it prints.
+// Git runs git as a person would, in a folder of the workspace, and returns what it prints. A commit starts no maintenance.
 func (w *Workspace) Git(p string, stdin []byte, args ...string) string {
 	w.T.Helper()
-	cmd := exec.Command("git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com", "-C", w.In(p)}, args...)...)
+	cmd := exec.Command("git", append([]string{"-c", "maintenance.auto=false", "-c", "user.name=t", "-c", "user.email=t@example.com", "-C", w.In(p)}, args...)...)
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_AUTHOR_DATE=2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE=2026-01-01T00:00:00Z")
 	cmd.Stdin = bytes.NewReader(stdin)

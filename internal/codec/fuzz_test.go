@@ -54,8 +54,14 @@ func FuzzUnmarshal(f *testing.F) {
 }
 
 func FuzzMarshal(f *testing.F) {
-	f.Add([]byte(wire(1, "n", 100, "")), uint8(0), []byte("abc"))
-	f.Add([]byte(wire(2, wire(100, ""))), uint8(3), []byte("abc"))
+	for _, raw := range [][]byte{
+		nil, wire(1, "n", 100, ""), wire(1, "n", 101, "text"), wire(2, wire(100, "")), append(wire(2, wire(1, "m")), wire(3, wire(100, "x"))...), wire(5, wire(5, wire(2, wire(100, "")))),
+	} {
+		for kind := range uint8(4) {
+			f.Add(raw, kind, []byte("abc"))
+			f.Add(raw, kind, make([]byte, 300))
+		}
+	}
 	d := types()
 	f.Fuzz(func(t *testing.T, raw []byte, kind uint8, content []byte) {
 		m := dynamicpb.NewMessage(d.Get(int(kind) % d.Len()))

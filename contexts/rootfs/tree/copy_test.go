@@ -18,6 +18,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/roottest"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/long"
 )
 
 var keepAll = tree.CopyOptions{PreserveTimestamps: true, PreserveLinks: true, PreserveXattrs: true}
@@ -28,10 +29,9 @@ func TestCopyKeepsEverything(t *testing.T) {
 		for _, workers := range []int{1, 4} {
 			seed := rand.Uint64()
 			rng := rand.New(rand.NewPCG(seed, 1))
-			from, src := newTree(t, impl)
+			from, src := newTreeOf(t, impl, func(dir string) { growTree(t, rng, dir, 3) })
 			to, dst := newTree(t, impl)
 			must(t, os.Mkdir(filepath.Join(src, "empty"), 0o711))
-			growTree(t, rng, src, 3)
 			put(t, src, "setid", "s")
 			must(t, unix.Chmod(filepath.Join(src, "setid"), 0o6755))
 			want := snapshot(t, src)
@@ -279,12 +279,13 @@ func TestCopyDeep(t *testing.T) {
 	eachRoot(t, func(t *testing.T, impl string) {
 		from, src := newTree(t, impl)
 		to, _ := newTree(t, impl)
-		roottest.MakeDeep(t, src, "d", 2000)
+		depth := long.Of(800, 2000) // a path names 2,000
+		roottest.MakeDeep(t, src, "d", depth)
 		opts := keepAll
 		opts.Workers = 2
 		report, err := tree.Copy(t.Context(), from, "d", to, "d", opts)
 		must(t, err)
-		if report.Files != 1 || len(walked(t, to, "/", tree.WalkOptions{})) != 2001 {
+		if report.Files != 1 || len(walked(t, to, "/", tree.WalkOptions{})) != depth+1 {
 			t.Errorf("%+v", report)
 		}
 		for _, r := range []rootfs.Root{from, to} {

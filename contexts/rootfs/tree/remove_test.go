@@ -21,12 +21,13 @@ import (
 
 func TestRemoveAll(t *testing.T) {
 	eachRoot(t, func(t *testing.T, impl string) {
-		r, dir := newTree(t, impl)
 		outside := t.TempDir()
 		put(t, outside, "secret", "s")
-		put(t, dir, "d/e/f", "1")
+		r, dir := newTreeOf(t, impl, func(dir string) {
+			put(t, dir, "d/e/f", "1")
+			put(t, dir, "file", "1")
+		})
 		put(t, dir, "d/"+rootfs.ReservedPrefix+"1", "left over")
-		put(t, dir, "file", "1")
 		must(t, os.Symlink(outside, filepath.Join(dir, "d/out")))
 		must(t, os.Symlink("d", filepath.Join(dir, "link")))
 		for _, c := range []struct {

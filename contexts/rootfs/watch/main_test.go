@@ -4,6 +4,11 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/ctxfs/ctxfs/contexts/driver/overlay/overlaytest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	overlaytest.Main()
+	goleak.VerifyTestMain(m)
+}
