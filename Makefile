@@ -69,8 +69,7 @@ test-fuzz: ## Fuzzes each parser of untrusted input for a second
 	scripts/fuzz 1s
 
 .PHONY: test-ts
-test-ts: need-git need-node need-chromium want-tools ## Checks and tests the npm client, in Node and in Chromium, and in short on the versions of Node that test-nodes installed
-	npm --prefix client/ts ci --no-audit --no-fund --loglevel=error
+test-ts: need-git need-node need-chromium want-tools node-modules ## Checks and tests the npm client, in Node and in Chromium, and in short on the versions of Node that test-nodes installed
 	npm --prefix client/ts test
 	node client/ts/scripts/nodes.mjs test/node.test.ts test/stacks.test.ts test/functions.test.ts test/transports.test.ts test/tools.test.ts test/sandbox.test.ts \
 	  test/gittools.test.ts test/aisession.test.ts
@@ -84,15 +83,18 @@ check-console: need-node ## Fails when console/dist is not what console/web give
 	scripts/console --check
 
 .PHONY: test-console
-test-console: need-git need-chromium check-console ## Checks and tests the console's page in Chromium, with a real server
+test-console: need-git need-chromium node-modules check-console ## Checks and tests the console's page in Chromium, with a real server
 	npm --prefix console/web run --silent check
 	npm --prefix console/web test
 
 .PHONY: test-nodes
-test-nodes: need-git need-node need-chromium ## Tests the npm client on Node 22, 24 and 26, whose binaries it installs into bin/node
-	npm --prefix client/ts ci --no-audit --no-fund --loglevel=error
+test-nodes: need-git need-node need-chromium node-modules ## Tests the npm client on Node 22, 24 and 26, whose binaries it installs into bin/node
 	npm --prefix client/ts run build
 	node client/ts/scripts/nodes.mjs --install
+
+.PHONY: node-modules
+node-modules: need-node # Those of the npm client and of the console's page are installed side by side.
+	@scripts/npm-modules client/ts console/web
 
 .PHONY: bench
 bench: need-git bench-peers ## Compares ctxfs with its peers (about ten minutes), then runs bench-review, -git, -gateway, -agents, -sandbox, -exec and -records, and writes docs/performance
