@@ -82,11 +82,12 @@ test-postgres: need-git need-postgres ## Runs the tests of the server and of the
 	CTXFS_TEST_METADATA=postgres $(GOTEST) $(GOFLAGS_) ./metadata/... ./server ./internal/ledger
 
 .PHONY: test-ts
-test-ts: need-git need-node need-chromium want-tools ## Checks and tests the npm client, in Node and in Chromium, and in short on the versions of Node that test-nodes installed
-	npm --prefix client/ts ci --no-audit --no-fund --loglevel=error
+test-ts: need-git need-node need-chromium want-tools node-modules ## Checks the npm client, and tests its main paths in Node and in Chromium
 	npm --prefix client/ts test
-	node client/ts/scripts/nodes.mjs test/node.test.ts test/stacks.test.ts test/functions.test.ts test/transports.test.ts test/tools.test.ts test/sandbox.test.ts \
-	  test/gittools.test.ts test/aisession.test.ts
+
+.PHONY: test-ts-full
+test-ts-full: need-git need-node need-chromium want-tools node-modules ## Checks the npm client, and runs all its tests, in Firefox too
+	npm --prefix client/ts run test:full
 
 .PHONY: console
 console: need-node ## Builds the console's page into console/dist, which the binary embeds; make build needs no Node
@@ -97,15 +98,23 @@ check-console: need-node ## Fails when console/dist is not what console/web give
 	scripts/console --check
 
 .PHONY: test-console
-test-console: need-git need-chromium check-console ## Checks and tests the console's page in Chromium, with a real server
+test-console: need-git need-chromium node-modules check-console ## Checks the console's page, and tests the story of a review in Chromium, with a real server
 	npm --prefix console/web run --silent check
 	npm --prefix console/web test
 
+.PHONY: test-console-full
+test-console-full: need-git need-chromium node-modules check-console ## Checks the console's page, and runs all its tests, for accessibility too
+	npm --prefix console/web run --silent check
+	npm --prefix console/web run test:full
+
 .PHONY: test-nodes
-test-nodes: need-git need-node need-chromium ## Tests the npm client on Node 22, 24 and 26, whose binaries it installs into bin/node
-	npm --prefix client/ts ci --no-audit --no-fund --loglevel=error
+test-nodes: need-git need-node need-chromium node-modules ## Tests the npm client on those of Node 20, 22, 24 and 26 that this machine does not have, and installs them into bin/node
 	npm --prefix client/ts run build
-	node client/ts/scripts/nodes.mjs --install
+	node client/ts/scripts/nodes.mjs
+
+.PHONY: node-modules
+node-modules: need-node # Those of the npm client and of the console's page are installed side by side.
+	@scripts/npm-modules client/ts console/web
 
 .PHONY: bench
 bench: need-git bench-peers ## Compares ctxfs with its peers (about ten minutes), then runs bench-first-access, -review, -exec, -gateway and -records, and writes docs/performance

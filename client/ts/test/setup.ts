@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
+import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -7,12 +7,17 @@ import { promisify } from "node:util";
 
 const repository = fileURLToPath(new URL("../../..", import.meta.url));
 
-/** Builds the ctxfs that the tests run against, unless CTXFS_BIN names one. */
-export default async function setup(): Promise<(() => Promise<void>) | undefined> {
-  if (process.env.CTXFS_BIN) return undefined;
-  const dir = await mkdtemp(join(tmpdir(), "ctxfs-test-bin-"));
-  const binary = join(dir, "ctxfs");
-  await promisify(execFile)("go", ["build", "-o", binary, "./cmd/ctxfs"], { cwd: repository });
-  process.env.CTXFS_BIN = binary;
-  return () => rm(dir, { recursive: true });
+/**
+ * Builds the ctxfs that the tests run against, unless CTXFS_BIN names one. Gives all tests one temporary directory, and removes it at the end
+ * with what failed tests left there.
+ */
+export default async function setup(): Promise<() => Promise<void>> {
+  if (!process.env.CTXFS_BIN) {
+    process.env.CTXFS_BIN = join(repository, "bin/test/ctxfs");
+    await promisify(execFile)("go", ["build", "-o", process.env.CTXFS_BIN, "./cmd/ctxfs"], { cwd: repository });
+  }
+  const dir = await mkdtemp(join(tmpdir(), "ts-"));
+  await chmod(dir, 0o755); // the user of commands passes through it
+  process.env.TMPDIR = dir;
+  return () => rm(dir, { recursive: true, force: true, maxRetries: 10 });
 }

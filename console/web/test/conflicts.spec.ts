@@ -39,7 +39,7 @@ test("a conflict is merged by hand, and the result is what the context holds", a
   expect(Buffer.from(read.data, "base64").toString()).toBe("zero\none\npanel\nuser\nthree\n");
 });
 
-test("a side of a conflict that changed meanwhile is not overwritten, and whole sides are taken by a button", async ({ page }) => {
+test("a side of a conflict that changed meanwhile is not overwritten, and whole sides are taken by a button", { tag: "@full" }, async ({ page }) => {
   const { contextId } = await server.openPanel("panels/sides");
   const texts = ["first.txt", "second.txt"];
   const write = (name: string, text: string) => server.call("FsService/WriteFile", { contextId, path: `/sides/${name}`, text });
@@ -67,7 +67,7 @@ test("a side of a conflict that changed meanwhile is not overwritten, and whole 
   expect(await read("second.txt")).toBe("user\n");
 });
 
-test("what was merged by hand is what Resolve sends, also after another conflict was looked at, and with CRLF", async ({ page }) => {
+test("what was merged by hand is what Resolve sends, also after another conflict was looked at, and with CRLF", { tag: "@full" }, async ({ page }) => {
   const { contextId } = await server.openPanel("panels/drafts");
   for (const [name, eol] of [["a.txt", "\n"], ["crlf.txt", "\r\n"]] as const) {
     await server.call("FsService/WriteFile", { contextId, path: `/drafts/${name}`, text: `one${eol}panel${eol}` });

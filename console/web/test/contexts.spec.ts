@@ -42,13 +42,13 @@ test("the list shows panel, state, changes and size, filters, and sorts", async 
   await expect(page.getByText("No context matches")).toBeVisible();
 });
 
-test("a context that opens later appears by itself", async ({ page }) => {
+test("a context that opens later appears by itself", { tag: "@full" }, async ({ page }) => {
   await signIn(page);
   await server.openPanel("panels/late");
   await expect(page.getByRole("link", { name: "ctx_panels~late" })).toBeVisible();
 });
 
-test("a file is found and read by keyboard alone", async ({ page }) => {
+test("a file is found and read by keyboard alone", { tag: "@full" }, async ({ page }) => {
   await signIn(page);
   await expect(page.locator("tbody tr").first()).toBeVisible(); // the list has the keys
   await page.keyboard.press("/");
@@ -90,7 +90,7 @@ const shown: [file: string, expected: string][] = [
 ];
 
 for (const [file, expected] of shown) {
-  test(`the viewer shows ${file}`, async ({ page }) => {
+  test(`the viewer shows ${file}`, { tag: "@full" }, async ({ page }) => {
     await signIn(page);
     await page.goto(`${server.url}/console/#/contexts/ctx_panels~ada/files/app/${file}`);
     await expect(page.getByRole("region", { name: `/app/${file}` }).first()).toContainText(expected);
@@ -99,7 +99,7 @@ for (const [file, expected] of shown) {
   });
 }
 
-test("the viewer shows an image", async ({ page }) => {
+test("the viewer shows an image", { tag: "@full" }, async ({ page }) => {
   await signIn(page);
   await page.goto(`${server.url}/console/#/contexts/ctx_panels~ada/files/app/dot.png`);
   const image = page.getByRole("img", { name: "The image /app/dot.png" });
@@ -107,7 +107,7 @@ test("the viewer shows an image", async ({ page }) => {
   await expect.poll(() => image.evaluate((img: HTMLImageElement) => img.naturalWidth)).toBe(1);
 });
 
-test("a file and a context that are gone are said to be", async ({ page }) => {
+test("a file and a context that are gone are said to be", { tag: "@full" }, async ({ page }) => {
   await signIn(page);
   await page.goto(`${server.url}/console/#/contexts/ctx_panels~ada/files/app/none.txt`);
   await expect(page.getByRole("alert")).toContainText("ENOENT");
@@ -115,7 +115,7 @@ test("a file and a context that are gone are said to be", async ({ page }) => {
   await expect(page.getByText("There is no such context")).toBeVisible();
 });
 
-test("a person who signs out has no way back without a new link", async ({ page }) => {
+test("a person who signs out has no way back without a new link", { tag: "@full" }, async ({ page }) => {
   await signIn(page);
   await page.getByRole("button", { name: "Sign out" }).click();
   await expect(page.getByRole("heading", { name: "You are signed out" })).toBeVisible();
@@ -125,14 +125,14 @@ test("a person who signs out has no way back without a new link", async ({ page 
   await expect(page.getByRole("heading", { name: "Contexts" })).toBeVisible();
 });
 
-test("a token that ended on the server signs the page out", async ({ page }) => {
+test("a token that ended on the server signs the page out", { tag: "@full" }, async ({ page }) => {
   await signIn(page);
   await server.ctxfs("console", "--end");
   await expect(page.getByRole("heading", { name: "Your session has ended" })).toBeVisible();
   await expect(page.getByText("ctxfs console", { exact: true })).toBeVisible();
 });
 
-test("the colours are the person's choice", async ({ page }) => {
+test("the colours are the person's choice", { tag: "@full" }, async ({ page }) => {
   await page.emulateMedia({ colorScheme: "light" });
   await signIn(page);
   const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);

@@ -85,7 +85,7 @@ test("files of each kind are shown and decided on, and a commit to the branch th
   expect(problems).toEqual([]);
 });
 
-test("a phone has room for the list, the diff, and its buttons", async ({ page }) => {
+test("a phone has room for the list, the diff, and its buttons", { tag: "@full" }, async ({ page }) => {
   await page.setViewportSize({ width: 390, height: 760 });
   const contextId = await panelWithChanges("phone");
   await signIn(page, server, `/contexts/${contextId}/changes`);
@@ -136,7 +136,7 @@ test("keys decide, undo, move, and apply after a check; a check that fails keeps
   expect(await server.git("keys", "status", "--porcelain")).toBe(" M a.ts");
 });
 
-test("an apply of what is not there any more, or of lines that the workspace changed, does nothing and says why", async ({ page }) => {
+test("an apply of what is not there any more, or of lines that the workspace changed, does nothing and says why", { tag: "@full" }, async ({ page }) => {
   const contextId = await panelWithChanges("stale");
   await signIn(page, server, `/contexts/${contextId}/changes`);
   await expect(page.getByText("Hunk 1 of 2 · line 10")).toBeVisible();
@@ -154,7 +154,7 @@ test("an apply of what is not there any more, or of lines that the workspace cha
   expect(await server.git("stale", "diff", "--stat")).not.toContain("b.go");
 });
 
-test("a hunk that the panel changes meanwhile is not decided on, and what was typed stays", async ({ page }) => {
+test("a hunk that the panel changes meanwhile is not decided on, and what was typed stays", { tag: "@full" }, async ({ page }) => {
   const contextId = await panelWithChanges("moving");
   await signIn(page, server, `/contexts/${contextId}/changes`);
   await expect(page.getByText("Hunk 1 of 2 · line 10")).toBeVisible();
@@ -171,7 +171,7 @@ test("a hunk that the panel changes meanwhile is not decided on, and what was ty
   expect((await changeOf(contextId, "/moving/a.ts"))?.rejectedHunks).toBe(0);
 });
 
-test("dialogs act on what was there when they opened, though the panel submits other changes meanwhile", async ({ page }) => {
+test("dialogs act on what was there when they opened, though the panel submits other changes meanwhile", { tag: "@full" }, async ({ page }) => {
   const { contextId, token } = await changedPanel("dialogs");
   await signIn(page, server, `/contexts/${contextId}/changes`);
   await expect(page.getByText("Hunk 1 of 2 · line 10")).toBeVisible();
@@ -211,7 +211,7 @@ test("dialogs act on what was there when they opened, though the panel submits o
   expect(await server.git("dialogs", "status", "--porcelain")).toBe("");
 });
 
-test("keys decide only on what is in sight, and Apply waits for the decisions and shows its outcome", async ({ page }) => {
+test("keys decide only on what is in sight, and Apply waits for the decisions and shows its outcome", { tag: "@full" }, async ({ page }) => {
   const contextId = await panelWithChanges("slow");
   const hold: Record<string, Promise<void> | undefined> = {};
   for (const method of ["GetDiff", "Decide", "Apply"]) {
@@ -297,7 +297,7 @@ test("a staged commit is looked at and pushed as exactly this commit", async ({ 
   await page.unrouteAll({ behavior: "ignoreErrors" }); // the page may just ask again
 });
 
-test("a push that the remote refuses shows the remote's words, and what to do", async ({ page }) => {
+test("a push that the remote refuses shows the remote's words, and what to do", { tag: "@full" }, async ({ page }) => {
   await server.git("remote", "clone", "-q", "--bare", ".", "remote.git");
   const hook = join(server.workspace, "remote", "remote.git", "hooks", "pre-receive");
   await writeFile(hook, "#!/bin/sh\necho 'only on Fridays' >&2\nexit 1\n");
@@ -318,7 +318,7 @@ test("a push that the remote refuses shows the remote's words, and what to do", 
   await expect(page.getByRole("button", { name: "Push…" })).toBeFocused();
 });
 
-test("a diff of 5,000 lines scrolls without the page holding all of it", async ({ page }) => {
+test("a diff of 5,000 lines scrolls without the page holding all of it", { tag: "@full" }, async ({ page }) => {
   const { contextId } = await server.openPanel("panels/large");
   await server.call("FsService/WriteFile", { contextId, path: "/app/large.ts", text: numbered(5000, (i) => (i % 5 < 3 ? `const line${i} = "changed"; // ${i}` : undefined)) });
   await signIn(page, server, `/contexts/${contextId}/changes`);

@@ -53,7 +53,7 @@ test("a command runs from a form, and its output comes live and as text", async 
   expect(problems).toEqual([]);
 });
 
-test("a process gets a signal, is killed, and is removed, each after a question", async ({ page }) => {
+test("a process gets a signal, is killed, and is removed, each after a question", { tag: "@full" }, async ({ page }) => {
   // dash loses a signal that comes while it forks: it waits for the first one without.
   const ready = await start("trap 'echo got it' USR1; sleep 1000 & echo ready; wait; while :; do sleep 0.1; done");
   await signIn(page, server, `${processes}/${ready}`);
@@ -71,7 +71,7 @@ test("a process gets a signal, is killed, and is removed, each after a question"
   await expect(page.getByText(ready)).toHaveCount(0);
 });
 
-test("a terminal takes what is typed, by keyboard alone, and comes back after a reload", async ({ page }) => {
+test("a terminal takes what is typed, by keyboard alone, and comes back after a reload", { tag: "@full" }, async ({ page }) => {
   const problems = await signIn(page, server, processes);
   await page.getByRole("button", { name: "New terminal" }).focus();
   await page.keyboard.press("Enter");
@@ -95,7 +95,7 @@ test("a terminal takes what is typed, by keyboard alone, and comes back after a 
   expect(problems).toEqual([]);
 });
 
-test("a terminal takes what is pasted, and follows its size", async ({ page }) => {
+test("a terminal takes what is pasted, and follows its size", { tag: "@full" }, async ({ page }) => {
   await signIn(page, server, processes);
   await page.getByRole("button", { name: "New terminal" }).click();
   await expect(screen(page)).toContainText("$");
@@ -114,7 +114,7 @@ test("a terminal takes what is pasted, and follows its size", async ({ page }) =
   await expect.poll(width).toBeLessThan(wide);
 });
 
-test("a site is opened, shown in a frame of its own origin, and closed", async ({ page }) => {
+test("a site is opened, shown in a frame of its own origin, and closed", { tag: "@full" }, async ({ page }) => {
   const problems = await signIn(page, server, `/contexts/${context}/sites`);
   await page.getByRole("button", { name: "Open a site…" }).click();
   await page.getByRole("textbox", { name: "Folder" }).fill("app");
@@ -129,7 +129,7 @@ test("a site is opened, shown in a frame of its own origin, and closed", async (
   expect(problems).toEqual([]);
 });
 
-test("activity shows the audit log live and filtered, and plots with their values as text", async ({ page }) => {
+test("activity shows the audit log live and filtered, and plots with their values as text", { tag: "@full" }, async ({ page }) => {
   const problems = await signIn(page, server, "/activity");
   const log = page.getByRole("region", { name: "Calls that change something" });
   await expect(log.getByRole("row", { name: /OpenPanel/ }).first()).toBeVisible();
@@ -150,7 +150,7 @@ test("activity shows the audit log live and filtered, and plots with their value
   expect(problems).toEqual([]);
 });
 
-test("a server without sites says how to get them", async ({ page }) => {
+test("a server without sites says how to get them", { tag: "@full" }, async ({ page }) => {
   const without = await startServer({ repositories: { app: { "a.txt": "a\n" } }, noSites: true });
   try {
     await without.openPanel("panels/run");
@@ -161,7 +161,7 @@ test("a server without sites says how to get them", async ({ page }) => {
   }
 });
 
-test("a link of the console that was used is refused, and ends the session of the first use", async ({ page, context: browser }) => {
+test("a link of the console that was used is refused, and ends the session of the first use", { tag: "@full" }, async ({ page, context: browser }) => {
   const link = await server.consoleLink();
   await page.goto(link);
   await expect(page.getByRole("heading", { name: "Contexts" })).toBeVisible();
@@ -172,7 +172,7 @@ test("a link of the console that was used is refused, and ends the session of th
   await expect(page.getByRole("heading", { name: "Your session has ended" })).toBeVisible();
 });
 
-test("a link of the console that expired says how to get another", async ({ page }) => {
+test("a link of the console that expired says how to get another", { tag: "@full" }, async ({ page }) => {
   const { url } = await server.call<{ url: string }>("ConsoleService/OpenConsole", { ttlMs: 1 });
   await page.goto(url);
   await expect(page.getByText(/expired/).first()).toBeVisible();

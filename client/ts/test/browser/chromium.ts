@@ -6,9 +6,14 @@ import { chromium, type Browser, type BrowserContext } from "playwright-core";
 const names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 const flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"];
 
+/** How long a page may take for one thing, in ms: it only stops what hangs. */
+const patience = 60_000;
+
 /** Starts the Chromium that CHROMIUM names, or that is on PATH. Without one the tests fail, and say how to get it. */
-export function startChromium(): Promise<Browser> {
-  return chromium.launch({ executablePath: env.CHROMIUM ?? found(), args: flags, headless: true });
+export async function startChromium(): Promise<Browser> {
+  const browser = await chromium.launch({ executablePath: env.CHROMIUM ?? found(), args: flags, headless: true, timeout: patience });
+  browser.on("context", (context) => { context.setDefaultTimeout(patience); });
+  return browser;
 }
 
 // The last of these flags counts. Playwright's own switches the partitions of storage off, which browsers have.
@@ -18,8 +23,10 @@ const partitions = "--disable-features=HttpsUpgrades,MediaRouter,DestroyProfileO
  * Starts the same Chromium with a profile of its own in a directory. What startChromium gives has only private windows, in which a frame of
  * another site may store nothing.
  */
-export function startProfile(dir: string, ...more: string[]): Promise<BrowserContext> {
-  return chromium.launchPersistentContext(dir, { executablePath: env.CHROMIUM ?? found(), args: [...flags, partitions, ...more], headless: true });
+export async function startProfile(dir: string, ...more: string[]): Promise<BrowserContext> {
+  const context = await chromium.launchPersistentContext(dir, { executablePath: env.CHROMIUM ?? found(), args: [...flags, partitions, ...more], headless: true, timeout: patience });
+  context.setDefaultTimeout(patience);
+  return context;
 }
 
 /** The first program with one of these names on PATH. */

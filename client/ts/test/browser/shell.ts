@@ -93,7 +93,7 @@ export async function show(context: BrowserContext, site: Pages.Site, storage: P
   const page = await context.newPage();
   await page.goto(`${parent}/`);
   const status = await page.evaluate(async ({ site, storage, sync }) => {
-    const hub = await pages.openHub(site, { storage });
+    const hub = await pages.openHub(site, { storage, timeoutMs: 60_000 });
     Object.assign(globalThis, { hub });
     if (sync) {
       const { failed } = await hub.sync(sync);

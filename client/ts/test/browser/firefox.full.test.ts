@@ -8,7 +8,7 @@ import { startTestServer, type TestServer } from "../serve.js";
 import { firefox, Firefox, type Tab } from "./firefox.js";
 import { pixel, put, wav, type Files } from "./sitefiles.js";
 
-/* Sites in Firefox: both forms, live reload, and media. preview.test.ts has the same and more in Chromium. */
+/* Sites in Firefox: both forms, live reload, and media. preview.full.test.ts has the same and more in Chromium. */
 
 
 if (firefox === undefined) console.log("skipped: no Firefox is on PATH (Debian: apt-get install firefox-esr), and FIREFOX names none");

@@ -1,0 +1,3 @@
+import { compareByWire } from "./wire.js";
+
+compareByWire({ ws: 1, tcp: 17, grpc: 13 });
