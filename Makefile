@@ -21,6 +21,8 @@ GOFLAGS_  := -count=1 -vet=off -timeout 25m -parallel 4
 RACE      := env CGO_ENABLED=1 $(GOTEST) -race '-gcflags=modernc.org/...=-d=checkptr=0' $(GOFLAGS_)
 # The packages whose point is concurrency.
 RACED     := ./session/... ./contexts/gate/... ./contexts/feed/... ./internal/budget ./internal/codec ./internal/webconn ./fsservice/... ./client ./exec/... ./runner/...
+# A program that was built with cgo keeps its capabilities in all its threads: some tests of these packages need one that was not.
+NOCGO     := ./internal/namespaces ./contexts/driver/overlay
 # The longest first, so that none ends alone.
 LONGEST   := ./server ./internal/attack ./contexts ./exec
 
@@ -59,14 +61,16 @@ test-full: need-test need-full ## Runs what decides before a release: make test,
 	@scripts/scratch scripts/parts 'test-go-full test-race-full attack test-postgres' 'lint check-generate check-cross test-ts-full test-console-full test-nodes fuzz'
 
 .PHONY: test-go
-test-go: ## Runs each Go test once, without the race detector and without the long forms
-	CGO_ENABLED=0 $(GOTEST) -short $(GOFLAGS_) $(LONGEST) $$($(GO) list ./...)
-	cd bench && CGO_ENABLED=0 $(GOTEST) -short $(GOFLAGS_) ./...
+test-go: ## Runs each Go test once, without the race detector, in its short form, and without PostgreSQL and nginx
+	$(GOTEST) -short $(GOFLAGS_) $(LONGEST) $$($(GO) list ./...)
+	CGO_ENABLED=0 $(GOTEST) -short $(GOFLAGS_) $(NOCGO)
+	cd bench && $(GOTEST) -short $(GOFLAGS_) ./...
 
 .PHONY: test-go-full
-test-go-full: ## Runs each Go test once, without the race detector, with the long forms
-	CGO_ENABLED=0 $(GOTEST) $(GOFLAGS_) $(LONGEST) $$($(GO) list ./...)
-	cd bench && CGO_ENABLED=0 $(GOTEST) $(GOFLAGS_) ./...
+test-go-full: ## Runs each Go test once, without the race detector, in its long form
+	CTXFS_LONG=1 CTXFS_HISTORY=50 $(GOTEST) $(GOFLAGS_) $(LONGEST) $$($(GO) list ./...)
+	CGO_ENABLED=0 $(GOTEST) $(GOFLAGS_) $(NOCGO)
+	cd bench && CTXFS_LONG=1 $(GOTEST) $(GOFLAGS_) ./...
 
 .PHONY: test-race
 test-race: ## Runs the packages whose point is concurrency under the race detector, and a quarter of server that the commit chooses
@@ -82,11 +86,11 @@ test-postgres: need-git need-postgres ## Runs the tests of the server and of the
 	CTXFS_TEST_METADATA=postgres $(GOTEST) $(GOFLAGS_) ./metadata/... ./server ./internal/ledger
 
 .PHONY: test-ts
-test-ts: need-git need-node need-chromium want-tools node-modules ## Checks the npm client, and tests its main paths in Node and in Chromium
+test-ts: need-git need-node need-chromium node-modules ## Checks the npm client, and tests its main paths in Node and in Chromium
 	npm --prefix client/ts test
 
 .PHONY: test-ts-full
-test-ts-full: need-git need-node need-chromium want-tools node-modules ## Checks the npm client, and runs all its tests, in Firefox too
+test-ts-full: need-git need-node need-chromium need-full node-modules ## Checks the npm client, and runs all its tests, in Firefox too
 	npm --prefix client/ts run test:full
 
 .PHONY: console
@@ -180,10 +184,6 @@ kills: need-git ## Kills servers under load KILLS (200) times, and looks for wha
 kills-postgres: need-git need-postgres ## Does the same with the records in a PostgreSQL that is killed too, KILLS (100) times
 	CTXFS_TEST_METADATA=postgres CTXFS_KILLS=$(or $(KILLS),100) $(GO) test -count=1 -timeout 30m -v -run '^TestKills$$' ./internal/ledger
 
-.PHONY: database-faults
-database-faults: need-postgres ## Compares file operations while PostgreSQL is delayed, cut off and silent with quiet ones, at the 99th percentile (three minutes)
-	CTXFS_DATABASE_FAULTS=1 $(GO) test -count=1 -timeout 20m -v -run '^TestFileOperationsDoNotWaitForTheDatabase$$' ./server
-
 .PHONY: review-scale
 review-scale: ## Lists and applies FILES (50000) changed files, looks at the memory that this takes, and pulls 10,000 files (some minutes)
 	CTXFS_REVIEW_FILES=$(or $(FILES),50000) $(GO) test -count=1 -timeout 30m -v -run '^TestMemoryOfManyChanges$$' ./review
@@ -201,6 +201,7 @@ soak: need-git ## Keeps 200 panels at work for SOAK (10m), by DRIVER (copy), whi
 .PHONY: lint
 lint: ## Vets and lints the Go code, the protos and the layering
 	scripts/check-modules
+	$(GO) run ./scripts/checktime
 	scripts/tool golangci-lint run --allow-parallel-runners
 	cd bench && ../scripts/tool golangci-lint run --allow-parallel-runners --config ../.golangci.yml
 	scripts/tool buf lint

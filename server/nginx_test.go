@@ -54,9 +54,12 @@ http {
 `
 
 // startNginx serves a folder with nginx until the test ends, and returns its address. nginx inherits a socket that listens already, as
-// at an upgrade of its binary, so that no request comes too early. Without nginx the test is skipped.
+// at an upgrade of its binary, so that no request comes too early. With -short, and without nginx, the test is skipped.
 func startNginx(t *testing.T, folder string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("run without -short: it starts nginx")
+	}
 	program, err := exec.LookPath("nginx")
 	if err != nil {
 		if program = "/usr/sbin/nginx"; exec.Command(program, "-v").Run() != nil {

@@ -84,9 +84,12 @@ func Programs() (string, error) {
 	return "", errors.New("there are no postgres and initdb in PATH or /usr/lib/postgresql: scripts/setup postgres installs them")
 }
 
-// need skips a test on a machine without PostgreSQL.
+// need skips a test with -short, and on a machine without PostgreSQL.
 func need(t testing.TB) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("run without -short: it starts PostgreSQL")
+	}
 	bin, err := Programs()
 	if err != nil {
 		t.Skip(err)
