@@ -395,7 +395,7 @@ func TestWriteToProcessThatDoesNotReadEndsWithContext(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "copy")
 	p := s.begin(Command{Argv: []string{"sleep", "1000"}, OpenStdin: true})
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // clock: the write must block until this ends it
 	defer cancel()
 	if err := p.Write(ctx, make([]byte, 1<<20)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)

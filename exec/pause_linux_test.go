@@ -60,7 +60,7 @@ func TestForkBesideWriter(t *testing.T) {
 func awaitChange(t *testing.T, holds func() bool, otherwise string) {
 	t.Helper()
 	for deadline := time.Now().Add(waitTime); !holds(); {
-		if time.Now().After(deadline) {
+		if time.Now().After(deadline) { // clock: it bounds a hang
 			t.Fatal(otherwise)
 		}
 	}

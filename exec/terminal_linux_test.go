@@ -316,7 +316,7 @@ func TestWriteToTerminalThatNobodyReadsEndsWithContext(t *testing.T) {
 	s := newSite(t, "copy")
 	y := s.terminal("sh", "-c", "stty raw -echo; echo begun; sleep 1000")
 	y.expect("begun")
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // clock: the write must block until this ends it
 	defer cancel()
 	if err := y.p.Write(ctx, make([]byte, 1<<20)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)

@@ -253,7 +253,7 @@ func (z *fuzzed) say(t testing.TB, addr string, parts ...[]byte) (reply string) 
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second)) // clock: it cuts a conversation that has no end, and judges nothing
 	for _, p := range parts {
 		if _, err := conn.Write(p); err != nil {
 			break // it was refused before

@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		if slices.Contains(os.Args, lingering) {
-			<-time.After(500 * time.Millisecond) // a server that does not wait for the runner has ended long before
+			<-time.After(500 * time.Millisecond) // clock: a server that does not wait for the runner has ended long before
 		}
 		os.Exit(0)
 	}
@@ -349,7 +349,7 @@ func TestCommandsThatCannotBeEndedBlockNoOthers(t *testing.T) {
 	if p, err := k.get(t.Context(), lost); fserr.CodeOf(fromStatus(err)) != fserr.EAGAIN {
 		t.Errorf("the process that cannot be ended: %v, %v", p, err)
 	}
-	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // clock: the call must wait until this ends it
 	defer cancel()
 	if err := k.call(short, "Start", &ctxfsv1.StartRequest{Command: repeated}, &ctxfsv1.StartResponse{}); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("the repeated start: %v", err)

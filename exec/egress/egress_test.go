@@ -422,6 +422,7 @@ func TestManyConnectionsWait(t *testing.T) {
 	if _, err := io.WriteString(last, "GET http://good.test/ HTTP/1.1\r\nHost: good.test\r\nConnection: close\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
+	// clock: the read must block; a slow proxy passes too
 	if err := last.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}

@@ -485,7 +485,7 @@ func explodingPatterns(ctx context.Context, a *target) error {
 	patterns := []string{strings.Repeat("(a?)", 20_000) + "b", strings.Repeat("(a?)", 200) + strings.Repeat("a", 200) + "b", "((a{1,100}){1,100}){1,10}b", "(a|a)*b"}
 	return each(2*len(patterns), func(i int) error {
 		for ctx.Err() == nil {
-			short, cancel := context.WithTimeout(as(ctx, a.Hostile), 200*time.Millisecond)
+			short, cancel := context.WithTimeout(as(ctx, a.Hostile), 200*time.Millisecond) // clock: the attacker gives up often
 			s, err := fs.Grep(short, &ctxfsv1.GrepRequest{Path: "/line", Pattern: patterns[i%len(patterns)]})
 			for err == nil {
 				_, err = s.Recv()

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 	"github.com/ctxfs/ctxfs/internal/servertest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/server"
@@ -247,11 +248,11 @@ func (a *siege) settled(base resources, budget int64) resources {
 		switch {
 		case grown <= budget:
 			return held
-		case grown > 2*budget || time.Now().After(deadline):
+		case grown > 2*budget || time.Now().After(deadline): // clock: it bounds a hang
 			a.Errorf("the server's heap grew by %d MiB, want at most %d MiB", grown>>20, budget>>20)
 			return held
 		}
-		<-time.After(50 * time.Millisecond)
+		<-time.After(50 * time.Millisecond) // clock: the other process has no event to wait for
 	}
 }
 
@@ -279,11 +280,7 @@ func (a *siege) suffer(h hostility) {
 // until waits for what the server's process shows.
 func (a *siege) until(what string, is func() bool) {
 	a.Helper()
-	for deadline := time.Now().Add(patience); !is(); <-time.After(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			a.Fatalf("not within %v: %s", patience, what)
-		}
-	}
+	clocktest.Await(a, what, is)
 }
 
 // TestHostileClients has each hostile client at a server of each driver. While there is no time for all, one driver suffices: these

@@ -73,7 +73,7 @@ func (n *naiveRoot) OpenFile(path string, flags rootfs.Flags, mode uint32) (f ro
 	err = n.on(path, func(name string) error {
 		file, err := os.OpenFile(name, int(flags)|syscall.O_NONBLOCK, os.FileMode(mode&0o777))
 		if err == nil {
-			_ = file.SetDeadline(time.Now().Add(100 * time.Millisecond)) // of a FIFO; a file knows none
+			_ = file.SetDeadline(time.Now().Add(100 * time.Millisecond)) // clock: of a FIFO; a file knows none
 		}
 		f = &naiveFile{File: file}
 		return err

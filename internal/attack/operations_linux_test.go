@@ -167,7 +167,7 @@ func drain[T any](c *racer, what string, s grpc.ServerStreamingClient[T], err er
 
 // raceWatch watches for a moment in which something happens outside.
 func raceWatch(c *racer, p string, n int) {
-	ctx, cancel := context.WithTimeout(c.ctx, 20*time.Millisecond)
+	ctx, cancel := context.WithTimeout(c.ctx, 20*time.Millisecond) // clock: one of many short watches; none must see anything
 	defer cancel()
 	s, err := c.fs.Watch(ctx, &ctxfsv1.WatchRequest{Path: either(n%2, p, "r"), Recursive: n%4 < 2})
 	drain(c, either(n%2, "watch", "watch above"), s, err, c.w.touchOutside)

@@ -58,10 +58,10 @@ func (w *world) awaitBack(what string, base resources, get func() resources) {
 	w.Helper()
 	deadline := time.Now().Add(patience)
 	for now := get(); !now.within(base); now = get() {
-		if time.Now().After(deadline) {
+		if time.Now().After(deadline) { // clock: it bounds a hang
 			w.leak("%s: %s: before %+v, after %+v", w.cfg, what, base, now)
 			return
 		}
-		<-time.After(5 * time.Millisecond)
+		<-time.After(5 * time.Millisecond) // clock: the other process has no event to wait for
 	}
 }

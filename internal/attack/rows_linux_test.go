@@ -81,7 +81,7 @@ func (w *world) remove(path string) {
 		select {
 		case <-deadline:
 			w.must(err)
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(10 * time.Millisecond): // clock: a mount has no event to wait for
 		}
 	}
 }

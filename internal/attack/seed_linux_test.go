@@ -120,7 +120,7 @@ func TestSeedingRaces(t *testing.T) {
 	ps, begun := ctxfsv1.NewPanelServiceClient(w.cc), time.Now()
 	before, base := w.snapshotOf(w.in("outside")), w.resources()
 	var seeded []string
-	for n := 0; n < 3 || time.Since(begun) < attackTime(); n++ {
+	for n := 0; n < 3 || time.Since(begun) < attackTime(); n++ { // clock: how long the attack lasts
 		resp, err := ps.OpenPanel(w.host, &ctxfsv1.OpenPanelRequest{PanelId: fmt.Sprintf("seed%d", n)})
 		w.checkSeeding("a seeding", before, base)
 		if err != nil {

@@ -136,7 +136,7 @@ func newWorld(t *testing.T, cfg config) *world {
 // awaitLayer waits until the server has written the tree of the layer, which it does in the background, outside of all contexts.
 func (w *world) awaitLayer() {
 	w.Helper()
-	for begun := time.Now(); ; <-time.After(5 * time.Millisecond) {
+	for begun := time.Now(); ; <-time.After(5 * time.Millisecond) { // clock: the other process has no event to wait for
 		var left []string
 		for _, pattern := range []string{"layers/*/pack*", "staging/tree-*"} {
 			found, err := filepath.Glob(w.in("ws", ".contexts", ".ctxfs", pattern))
@@ -146,7 +146,7 @@ func (w *world) awaitLayer() {
 		if len(left) == 0 {
 			return
 		}
-		if time.Since(begun) > patience {
+		if time.Since(begun) > patience { // clock: it bounds a hang
 			w.Fatalf("the layer's tree is not written after %v: %v", patience, left)
 		}
 	}

@@ -31,6 +31,7 @@ func measure(t testing.TB) baseline {
 func (b baseline) returns(t testing.TB, slack int) {
 	t.Helper()
 	var now baseline
+	// clock: it bounds a hang; memory has no event to wait for
 	for end := time.Now().Add(patience); time.Now().Before(end); <-time.After(100 * time.Millisecond) {
 		debug.FreeOSMemory()
 		now = measure(t)

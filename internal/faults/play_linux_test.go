@@ -16,6 +16,7 @@ import (
 	"github.com/ctxfs/ctxfs/client"
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 	"github.com/ctxfs/ctxfs/internal/servertest"
 	"github.com/ctxfs/ctxfs/server"
 )
@@ -212,9 +213,5 @@ func must(t testing.TB, err error) {
 // eventually waits for what other goroutines, or the kernel, bring about.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); <-time.After(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within %s", what, patience)
-		}
-	}
+	clocktest.Await(t, what, ok)
 }

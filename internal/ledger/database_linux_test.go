@@ -67,7 +67,7 @@ func (l *load) recovered(ctx context.Context, p *process) time.Duration {
 	defer ticker.Stop()
 	for {
 		opened, err := c.OpenPanel(context.WithoutCancel(ctx), l.panels[0].id)
-		took := time.Since(begun)
+		took := time.Since(begun) // clock: it is printed, and bounds a hang
 		switch {
 		case err == nil:
 			_ = opened.Close()

@@ -103,6 +103,7 @@ const sweepTime = time.Minute
 // checkState looks at what the service keeps for itself after a start.
 func (w *workspace) checkState() error {
 	staged := w.staging()
+	// clock: it bounds a hang
 	for deadline := time.Now().Add(sweepTime); staged != nil && time.Now().Before(deadline); staged = w.staging() {
 		runtime.Gosched()
 	}

@@ -52,7 +52,7 @@ func TestKills(t *testing.T) {
 			l := newLoad(t, driver, 6, 2)
 			l.killsDatabase()
 			begun := time.Now()
-			for l.tally.kills < share && time.Since(begun) < budget && !t.Failed() {
+			for l.tally.kills < share && time.Since(begun) < budget && !t.Failed() { // clock: how long the test goes on
 				switch k := l.rng.IntN(8); {
 				case k < 2:
 					l.life(l.moment(), syscall.SIGTERM, nil)

@@ -43,7 +43,7 @@ func soakBy(t *testing.T, driver string, s soak) {
 	l := newLoad(t, driver, s.panels, 1)
 	l.pause, l.chooser.reading = 100*time.Millisecond, 0.5
 	s.begun = time.Now()
-	for n := 0; (n < 2 || time.Since(s.begun) < s.length) && !t.Failed(); n++ {
+	for n := 0; (n < 2 || time.Since(s.begun) < s.length) && !t.Failed(); n++ { // clock: how long the test goes on
 		sig, how := os.Signal(syscall.SIGTERM), "SIGTERM"
 		if n%2 == 1 {
 			sig, how = os.Kill, "kill -9"
@@ -116,7 +116,7 @@ func (s *soak) watch(ctx context.Context, l *load, p *process) []sample {
 }
 
 func (s *soak) sample(l *load, p *process) (m sample, err error) {
-	m.at, m.done = time.Since(s.begun), l.done.Load()
+	m.at, m.done = time.Since(s.begun), l.done.Load() // clock: it is plotted
 	proc := filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid))
 	if m.memory, err = resident(filepath.Join(proc, "status")); err != nil {
 		return m, err
@@ -192,6 +192,8 @@ func (s soakLife) rises() []string {
 }
 
 // table says what each life took, middle third and last.
+//
+// clock: it is printed
 func (s *soak) table(l *load) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "soak: %d panels, driver %s, %v, %d stops, %d kills, %s calls answered, %d lost\n", s.panels, l.driver, time.Since(s.begun).Round(time.Second),

@@ -161,8 +161,8 @@ func awaitTrue(t *testing.T, what string, is func() bool) {
 
 // soon reports whether something that another process does happens.
 func soon(is func() bool) bool {
-	for end := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
+	for end := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) { // clock: the other process has no event to wait for
+		if time.Now().After(end) { // clock: it bounds a hang
 			return false
 		}
 	}
