@@ -106,7 +106,8 @@ type Processes struct {
 	// names has the names of processes that start or run, requests the request IDs of processes that start or are known.
 	names    map[nameKey]struct{}
 	requests map[nameKey]*request
-	// attachTime is how long a process with KillAlone waits for its first caller, reportTime how long a shared sandbox has to start a command.
+	// attachTime is how long a process with KillAlone waits for its first caller, reportTime how long the init of a shared
+	// sandbox has to report the start of a command: a command can stop it.
 	attachTime, reportTime time.Duration
 }
 
@@ -118,7 +119,10 @@ func Open(ctx context.Context, cfg Config) (*Processes, error) {
 	if cfg.Profiles == nil {
 		cfg.Profiles = BuiltinProfiles()
 	}
-	p := &Processes{cfg: cfg, starter: newStarter(), active: map[contexts.ID]int{}, byID: map[string]*Process{}, attachTime: attachTime, reportTime: reportTime}
+	p := &Processes{
+		cfg: cfg, starter: newStarter(), active: map[contexts.ID]int{}, byID: map[string]*Process{},
+		attachTime: attachTime, reportTime: time.Minute,
+	}
 	p.names, p.requests = map[nameKey]struct{}{}, map[nameKey]*request{}
 	p.sandbox.user = cfg.User
 	var err error

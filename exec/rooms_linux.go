@@ -32,8 +32,6 @@ const (
 	// orderTime bounds how long init takes to accept a message, and obeyTime to end a command that is killed. Then the sandbox is ended.
 	orderTime = 5 * time.Second
 	obeyTime  = 5 * time.Second
-	// reportTime bounds how long init takes to start a command. A command may have stopped it. Then the sandbox is ended.
-	reportTime = 20 * time.Second
 	// leastForSpare is the least limit of processes with which init keeps a spare, whose threads count, too.
 	leastForSpare = 64
 )
