@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/ctxfs/ctxfs/internal/killtest"
 )
 
 // holdTrees keeps layers' trees from getting their names until let is called.
@@ -84,7 +86,7 @@ func TestKillDuringAColdSeeding(t *testing.T) {
 			t.Parallel()
 			w, want := coldWorkspace(t)
 			w.sqlite()
-			w.kill(w.childOf("ctx_a", phase, plainCopies), phase)
+			killtest.At(t, w.childOf("ctx_a", phase, plainCopies), phase)
 			w.afterKill("ctx_a", want)
 			m := w.open()
 			o, err := m.Origin(t.Context(), "ctx_a")

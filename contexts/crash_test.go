@@ -16,6 +16,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/driver/overlay"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/killtest"
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	"github.com/ctxfs/ctxfs/metadata/sqlite"
 )
@@ -140,12 +141,11 @@ func childFailed(err error) int {
 	return 1
 }
 
-// stopAt says that it is there and waits for the kill.
+// stopAt stops in a phase, to be killed there.
 func stopAt(phase string) func(string) {
 	return func(at string) {
 		if at == phase {
-			fmt.Println("stopped at", at)
-			select {}
+			killtest.Stop(at)
 		}
 	}
 }
@@ -164,22 +164,7 @@ func (w *workspace) childOf(id ID, stop, driver string) *exec.Cmd {
 // killAt runs a child until it is at phase, and kills it there.
 func (w *workspace) killAt(id ID, phase string) {
 	w.t.Helper()
-	w.kill(w.child(id, phase), phase)
-}
-
-func (w *workspace) kill(cmd *exec.Cmd, phase string) {
-	w.t.Helper()
-	out, err := cmd.StdoutPipe()
-	must(w.t, err)
-	must(w.t, cmd.Start())
-	buf := make([]byte, 4096)
-	n, _ := out.Read(buf)
-	text := string(buf[:n])
-	must(w.t, cmd.Process.Kill())
-	_ = cmd.Wait() // it was killed
-	if !strings.HasPrefix(text, "stopped at "+phase) {
-		w.t.Fatalf("the child said %q, it should have stopped at %s", text, phase)
-	}
+	killtest.At(w.t, w.child(id, phase), phase)
 }
 
 // killPhases are all steps of a seeding, and of a deletion, that a kill may hit.

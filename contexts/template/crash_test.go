@@ -14,6 +14,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/git"
+	"github.com/ctxfs/ctxfs/internal/killtest"
 )
 
 // The test binary is its own child: with childEnv naming a workspace and stateEnv
@@ -55,8 +56,7 @@ func childBuild() error {
 			builds++
 		}
 		if phase == os.Getenv(stopEnv) {
-			fmt.Println("stopped at", phase)
-			select {}
+			killtest.Stop(phase)
 		}
 	}
 	_, err = b.Build(ctx, resolved, nil)
@@ -73,17 +73,7 @@ func (w *workspace) child(stop string) *exec.Cmd {
 // killAt runs a child until it is at phase, and kills it there.
 func (w *workspace) killAt(phase string) {
 	w.T.Helper()
-	cmd := w.child(phase)
-	out, err := cmd.StdoutPipe()
-	must(w.T, err)
-	must(w.T, cmd.Start())
-	buf := make([]byte, 4096)
-	n, _ := out.Read(buf)
-	must(w.T, cmd.Process.Kill())
-	_ = cmd.Wait() // it was killed
-	if text := string(buf[:n]); !strings.HasPrefix(text, "stopped at "+phase) {
-		w.T.Fatalf("the child said %q, it should have stopped at %s", text, phase)
-	}
+	killtest.At(w.T, w.child(phase), phase)
 }
 
 // buildPhases are all steps of a build that a kill may hit.
