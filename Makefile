@@ -54,7 +54,7 @@ demo: need-git ## Shows the whole main job on a server of its own, and leaves no
 
 .PHONY: test
 test: need-test ## Runs what decides whether a change lands: at most 12 minutes on 2 cores, 18 when it also downloads and builds everything
-	@scripts/scratch scripts/parts 'test-go test-race' 'lint check-generate check-cross-changed test-ts test-console'
+	@scripts/scratch scripts/parts test-go 'lint check-generate check-cross-changed test-ts test-console test-race'
 
 .PHONY: test-full
 test-full: need-test need-full ## Runs what decides before a release: make test, and everything that takes longer (about two hours)
@@ -62,28 +62,28 @@ test-full: need-test need-full ## Runs what decides before a release: make test,
 
 .PHONY: test-go
 test-go: ## Runs each Go test once, without the race detector, in its short form, and without PostgreSQL and nginx
-	$(GOTEST) -short $(GOFLAGS_) $(LONGEST) $$($(GO) list ./...)
-	CGO_ENABLED=0 $(GOTEST) -short $(GOFLAGS_) $(NOCGO)
-	cd bench && $(GOTEST) -short $(GOFLAGS_) ./...
+	@$(GOTEST) -short $(GOFLAGS_) $(LONGEST) $$($(GO) list ./...)
+	@CGO_ENABLED=0 $(GOTEST) -short $(GOFLAGS_) $(NOCGO)
+	@cd bench && $(GOTEST) -short $(GOFLAGS_) ./...
 
 .PHONY: test-go-full
 test-go-full: ## Runs each Go test once, without the race detector, in its long form
-	CTXFS_LONG=1 CTXFS_HISTORY=50 $(GOTEST) $(GOFLAGS_) $(LONGEST) $$($(GO) list ./...)
-	CGO_ENABLED=0 $(GOTEST) $(GOFLAGS_) $(NOCGO)
-	cd bench && CTXFS_LONG=1 $(GOTEST) $(GOFLAGS_) ./...
+	@CTXFS_LONG=1 CTXFS_HISTORY=50 $(GOTEST) $(GOFLAGS_) $(LONGEST) $$($(GO) list ./...)
+	@CGO_ENABLED=0 $(GOTEST) $(GOFLAGS_) $(NOCGO)
+	@cd bench && CTXFS_LONG=1 $(GOTEST) $(GOFLAGS_) ./...
 
 .PHONY: test-race
 test-race: ## Runs the packages whose point is concurrency under the race detector, and a quarter of server that the commit chooses
-	$(RACE) -short $(RACED)
-	$(RACE) -short -run "$$(scripts/quarter server)" ./server
+	@$(RACE) -short $(RACED)
+	@$(RACE) -short -run "$$(scripts/quarter server)" ./server
 
 .PHONY: test-race-full
 test-race-full: ## Runs all tests under the race detector
-	$(RACE) $(LONGEST) $$($(GO) list ./...)
+	@$(RACE) $(LONGEST) $$($(GO) list ./...)
 
 .PHONY: test-postgres
 test-postgres: need-git need-postgres ## Runs the tests of the server and of the ledger with the records in a PostgreSQL that they start (some minutes)
-	CTXFS_TEST_METADATA=postgres $(GOTEST) $(GOFLAGS_) ./metadata/... ./server ./internal/ledger
+	@CTXFS_TEST_METADATA=postgres $(GOTEST) $(GOFLAGS_) ./metadata/... ./server ./internal/ledger
 
 .PHONY: test-ts
 test-ts: need-git need-node need-chromium node-modules ## Checks the npm client, and tests its main paths in Node and in Chromium
