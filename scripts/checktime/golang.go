@@ -251,7 +251,7 @@ func (p *tests) duration(e ast.Expr) (time.Duration, bool) {
 		y, knownY := p.duration(e.Y)
 		switch {
 		case e.Op == token.MUL:
-			return x * y, knownX && knownY
+			return time.Duration(int64(x) * int64(y)), knownX && knownY // one of them is a number
 		case e.Op == token.ADD:
 			return x + y, knownX && knownY
 		case e.Op == token.QUO && y != 0:

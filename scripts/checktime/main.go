@@ -11,6 +11,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -111,7 +112,7 @@ func check(files []string, read func(string) ([]byte, error)) ([]finding, error)
 }
 
 func main() {
-	out, err := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z").Output()
+	out, err := exec.CommandContext(context.Background(), "git", "ls-files", "--cached", "--others", "--exclude-standard", "-z").Output()
 	var found []finding
 	if err == nil {
 		found, err = check(strings.Split(string(out), "\x00"), os.ReadFile)

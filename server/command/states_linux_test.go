@@ -43,7 +43,7 @@ func startedServer(ws string, cmd *exec.Cmd, ended <-chan error) error {
 		}
 		select {
 		case err := <-ended:
-			end = fmt.Errorf("it ended: %v", err)
+			end = fmt.Errorf("it ended: %w", err)
 			return true
 		default:
 			return false
