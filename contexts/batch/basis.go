@@ -40,13 +40,7 @@ func (b *basis) is(now rootfs.Stat) bool {
 	if b.made != nil || b.moved {
 		return b.wasBefore(now)
 	}
-	return b.same(now) && !b.st.Changed(now)
-}
-
-// same reports whether the file is still the same one. With an overlay, the inode number of a file that was written to changes when another
-// layer shares the layer's file: from the number of the layer's file to its own. Its times stay.
-func (b *basis) same(now rootfs.Stat) bool {
-	return now.ID() == b.st.ID() || now.Dev == b.st.Dev && now.CtimeNs == b.st.CtimeNs && now.BirthtimeNs == b.st.BirthtimeNs
+	return b.st.SameFile(now) && !b.st.Changed(now)
 }
 
 // wasBefore is as is, and allows for what the rename of a file changes: the change time, and with some overlays the inode.

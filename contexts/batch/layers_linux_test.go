@@ -7,22 +7,21 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/ctxfs/ctxfs/contexts/batch"
 	"github.com/ctxfs/ctxfs/contexts/driver/overlay/overlaytest"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 )
 
 func TestOnOverlays(t *testing.T) { overlaytest.Run(t, "^TestLayers") }
 
-// layeredWorld has the files of written, in a context in the layer. It returns the directory that has them.
-func layeredWorld(t *testing.T) (w world, layer string) {
+// layeredWorld has what fill makes, in a context in the layer. It returns the layer's directory.
+func layeredWorld(t *testing.T, fill func(layer string) error) (w world, layer string) {
 	t.Helper()
 	w = world{journal: t.TempDir()}
 	w.dir = overlaytest.Dir(t, func(dir string) {
 		layer = dir
-		for name, text := range written {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+		if err := fill(dir); err != nil {
+			t.Fatal(err)
 		}
 	})
 	root, err := rootfs.Open(w.dir, rootfs.Options{})
@@ -32,6 +31,14 @@ func layeredWorld(t *testing.T) (w world, layer string) {
 	w.root = root
 	t.Cleanup(func() { _ = root.Close() })
 	return w, layer
+}
+
+// writeAll writes the files of written.
+func writeAll(dir string) (err error) {
+	for name, text := range written {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	return err
 }
 
 // sharers gives the files of a layer further names, as a new layer does that has the same files.
@@ -65,20 +72,12 @@ func (n *sharers) remove(string) {
 // TestLayersShareFilesDuringABatch adds and removes layers that share the files of a batch. They change the link count and the change time of
 // a file that nothing has written to yet, and can change the inode number of one that was.
 func TestLayersShareFilesDuringABatch(t *testing.T) {
-	touch := map[string]func(dir string) error{
-		"untouched": func(string) error { return nil },
-		"copied up": func(dir string) (err error) {
-			for name, text := range written {
-				err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-			}
-			return err
-		},
-	}
+	touch := map[string]func(dir string) error{"untouched": func(string) error { return nil }, "copied up": writeAll}
 	points := pointsOf(t, writtenSteps())
 	for state, touch := range touch {
 		for _, more := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, more layers %v", state, more), func(t *testing.T) {
-				w, layer := layeredWorld(t)
+				w, layer := layeredWorld(t, writeAll)
 				n := &sharers{t: t, layer: layer}
 				if err := touch(w.dir); err != nil {
 					t.Fatal(err)
@@ -95,5 +94,32 @@ func TestLayersShareFilesDuringABatch(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestLayersDirectoryIsMovedBackWhole kills a batch while it moves a directory of the layer, which overlay-userns does in steps: the new place
+// has links to all files, and the old one has lost some of them.
+func TestLayersDirectoryIsMovedBackWhole(t *testing.T) {
+	w, _ := layeredWorld(t, func(layer string) error {
+		return errors.Join(os.MkdirAll(filepath.Join(layer, "from", "below"), 0o755), os.WriteFile(filepath.Join(layer, "from", "below", "file"), []byte("1"), 0o600),
+			os.WriteFile(filepath.Join(layer, "from", "gone"), []byte("22"), 0o600), os.Symlink("gone", filepath.Join(layer, "from", "link")))
+	})
+	before := w.tree()
+	killAt(t, "checked", func(point func(string)) error {
+		return w.run([]batch.Step{{Kind: batch.Rename, Path: "from", Dest: "to"}}, point)
+	})
+	from, to := filepath.Join(w.dir, "from"), filepath.Join(w.dir, "to")
+	err := os.MkdirAll(filepath.Join(to, "below"), 0o755)
+	for _, name := range []string{"below/file", "gone", "link"} {
+		err = errors.Join(err, os.Link(filepath.Join(from, name), filepath.Join(to, name)))
+	}
+	if err = errors.Join(err, os.Remove(filepath.Join(from, "gone"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := batch.Recover(t.Context(), w.root, w.journal); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.tree(); got != before {
+		t.Errorf("the tree is\n%s, want\n%s", got, before)
 	}
 }

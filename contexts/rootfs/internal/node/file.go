@@ -131,6 +131,13 @@ func (st Stat) Changed(later Stat) bool {
 		st.Mode != later.Mode || st.UID != later.UID || st.GID != later.GID || st.Size != later.Size || st.MtimeNs != later.MtimeNs
 }
 
+// SameFile reports whether two looks, at one name or at two, were at one file. An overlay can show two inode numbers for one file, that of
+// the layer's file and its own: for two names of it, and at different times for one. All else is the same, the ctime and the birth time
+// included, which no program can set.
+func (st Stat) SameFile(other Stat) bool {
+	return st.ID() == other.ID() || st.Dev == other.Dev && st.Nlink == other.Nlink && st.BirthtimeNs == other.BirthtimeNs && !st.Changed(other)
+}
+
 // The S_IFMT bits of Mode (inode(7)).
 const (
 	S_IFMT   = 0o170000
