@@ -121,7 +121,7 @@ func readFile(root rootfs.Root, path Path, use func(io.Reader) (hash string, siz
 		return v, st, err
 	}
 	after, err := f.Stat()
-	if err == nil && (after.CtimeNs != st.CtimeNs || after.Size != v.Size) {
+	if err == nil && (st.Changed(after) || after.Size != v.Size) {
 		err = errUnstable
 	}
 	return v, st, err

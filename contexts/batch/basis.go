@@ -40,7 +40,7 @@ func (b *basis) is(now rootfs.Stat) bool {
 	if b.made != nil || b.moved {
 		return b.wasBefore(now)
 	}
-	return now.ID() == b.st.ID() && now.CtimeNs == b.st.CtimeNs && b.wasBefore(now)
+	return b.st.SameFile(now) && !b.st.Changed(now)
 }
 
 // wasBefore is as is, and allows for what the rename of a file changes: the change time, and with some overlays the inode.

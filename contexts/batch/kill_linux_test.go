@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ctxfs/ctxfs/contexts/batch"
+	"github.com/ctxfs/ctxfs/contexts/driver/overlay/overlaytest"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 )
 
@@ -31,6 +32,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	overlaytest.Main()
 	if dir := os.Getenv(killDirEnv); dir != "" {
 		if err := beKilled(dir); err != nil {
 			_, _ = fmt.Fprintln(os.Stderr, err)

@@ -16,6 +16,8 @@ type entry struct {
 	parent *entry
 	name   string
 	st     rootfs.Stat
+	// before has the attributes before the batch; it does not count if a step made the entry.
+	before rootfs.Stat
 	// from is where the entry was before the batch; "" if a step made it.
 	from string
 	// content is a file's new content; nil if it is what it was.
@@ -315,7 +317,7 @@ func (p *plan) child(dir *entry, name string) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &entry{parent: dir, name: name, st: st, from: from, like: from}
+	e := &entry{parent: dir, name: name, st: st, before: st, from: from, like: from}
 	switch st.Type() {
 	case rootfs.TypeSymlink:
 		if e.target, err = p.root.Readlink(from); err != nil {

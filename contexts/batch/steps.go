@@ -353,7 +353,7 @@ func (p *plan) copy(i int, s *Step) error {
 	c := from.is.content
 	if c == nil {
 		c = contentOf(from.is)
-		p.relied = append(p.relied, reliance{step: i, from: c.from, was: basis{st: from.is.st}})
+		p.relied = append(p.relied, reliance{step: i, from: c.from, was: basis{st: from.is.before}})
 	}
 	return p.write(i, s.Dest, c, from.is.st.Perm())
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/ctxfs/ctxfs/contexts/batch"
@@ -44,8 +45,9 @@ func writtenSteps() []batch.Step {
 		{Kind: batch.Remove, Path: "rm"},
 		{Kind: batch.Copy, Path: "copy", Dest: "over"},
 		{Kind: batch.Rename, Path: "from", Dest: "onto"},
-		{Kind: batch.Chmod, Path: "mode", Mode: 0o600},
+		{Kind: batch.Chmod, Path: "mode", Mode: 0o640},
 		{Kind: batch.Edit, Path: "twice", Edit: more},
+		{Kind: batch.Copy, Path: "mode", Dest: "copied"},
 	}
 }
 
@@ -270,4 +272,50 @@ func killAt(t *testing.T, phase string, run func(point func(string)) error) {
 		}
 	})
 	t.Fatalf("the batch ended: %v", err)
+}
+
+// hidden are changes that keep the size and the mtime of a file.
+var hidden = map[string]func(name string, was os.FileInfo) error{
+	"mode": func(name string, _ os.FileInfo) error { return os.Chmod(name, 0o640) },
+	"mode and a name": func(name string, _ os.FileInfo) error {
+		return errors.Join(os.Chmod(name, 0o640), os.Link(name, name+".link"))
+	},
+	"content": func(name string, was os.FileInfo) error {
+		for { // until the clock of the file system has moved
+			err := errors.Join(os.WriteFile(name, []byte(strings.Repeat("x", int(was.Size()))), 0o600), os.Chtimes(name, was.ModTime(), was.ModTime()))
+			now, serr := os.Lstat(name)
+			if err = errors.Join(err, serr); err != nil || ctimeOf(now) != ctimeOf(was) {
+				return err
+			}
+		}
+	},
+}
+
+func ctimeOf(st os.FileInfo) syscall.Timespec { return st.Sys().(*syscall.Stat_t).Ctim } //nolint:forcetypeassert // on Linux
+
+// TestBatchSeesHiddenChanges has a program change a file, without a trace in its size and mtime, before the batch replaces or copies it.
+func TestBatchSeesHiddenChanges(t *testing.T) {
+	t.Parallel()
+	for how, change := range hidden {
+		for _, name := range []string{"write", "edit", "rm", "copy", "over", "from", "onto", "mode", "twice"} {
+			w := writtenWorld(t)
+			full := filepath.Join(w.dir, name)
+			was, err := os.Lstat(full)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = w.run(writtenSteps(), func(phase string) {
+				if phase == "recorded" {
+					if err := change(full, was); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			if err == nil {
+				t.Errorf("%s of %s: the batch succeeded", how, name)
+				continue
+			}
+			wantAborted(t, err)
+		}
+	}
 }

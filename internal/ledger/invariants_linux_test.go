@@ -15,6 +15,8 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/layer"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
+	"github.com/ctxfs/ctxfs/server"
 )
 
 // seeded is a directory that every context has from the start and that no lane changes. roundFile in it changes between
@@ -183,6 +185,9 @@ func wholeLayer(dir string, want tree) error {
 // folder reads a context from the disk, past the server. A name that only the server uses is an error.
 func (w *workspace) folder(id string) (tree, error) {
 	got, err := scan(w.layout.Folder(contexts.ID(id)))
+	if namespacestest.Inside() {
+		got.identify(filepath.Join(w.layout.DriverState(server.DriverUserNS, contexts.ID(id)), "upper"))
+	}
 	for p := range got {
 		if strings.Contains(p, rootfs.ReservedPrefix) {
 			err = errors.Join(err, fmt.Errorf("context %s still holds %s", id, p))

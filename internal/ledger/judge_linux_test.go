@@ -4,10 +4,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/ctxfs/ctxfs/client"
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
+	"github.com/ctxfs/ctxfs/server"
 )
 
 // base is a small lane; its files were found on disk, or are a model of that.
@@ -158,4 +161,29 @@ func TestRises(t *testing.T) {
 	if got := rising.rises(); len(got) != len(quantities) {
 		t.Errorf("what rises: %v", got)
 	}
+}
+
+// TestNamesOfOneFileAreOneInTheModel links a file of the layer, whose names show two inode numbers with overlay-userns. The ledger continues
+// from such a tree after a rename of a directory that a kill cut short: it must know that a chmod of one name changes the other.
+func TestNamesOfOneFileAreOneInTheModel(t *testing.T) {
+	if !namespacestest.Inside() {
+		namespacestest.Run(t, "^TestNamesOfOneFileAreOneInTheModel$")
+		return
+	}
+	l := newLoad(t, server.DriverUserNS, 1, 1)
+	p, err := start(l.w.dir, l.driver)
+	must(t, err)
+	c, err := p.dial(t.Context())
+	must(t, err)
+	must(t, l.settle(t.Context(), c))
+	lane := l.panels[0].lanes[0]
+	must(t, lane.fsys.Link(lane.at("d0/y"), lane.at("f2")))
+	got, err := l.w.folder(l.panels[0].contextID())
+	must(t, err)
+	now := got.below(lane.name).asModel().changed("f2", func(n *node) { n.perm = 0o600 })
+	if now["d0/y"].perm != 0o600 {
+		t.Errorf("the ledger takes two names of a file for two files: %v, %v", now["f2"], now["d0/y"])
+	}
+	must(t, c.Close())
+	must(t, p.end(syscall.SIGTERM))
 }

@@ -305,15 +305,11 @@ func (c *copier) fillOnce(f *filling, again bool) (err error) {
 		return err
 	}
 	after, err := f.in.Stat()
-	f.stable = err == nil && unchanged(f.before, after)
+	f.stable = err == nil && !f.before.Changed(after)
 	if !f.stable {
 		c.tally.bytes(-copied)
 	}
 	return err
-}
-
-func unchanged(a, b node.Stat) bool {
-	return a.Size == b.Size && a.MtimeNs == b.MtimeNs && a.CtimeNs == b.CtimeNs
 }
 
 // put calls make, which creates a name, and clears the way for it as the options say. made is false if an existing file was kept.

@@ -169,7 +169,7 @@ func (p *Places) Covers(ctx context.Context, dir, other string) (covered bool, e
 		if err != nil && unlessGone(err) != nil {
 			return err
 		}
-		if covered = err == nil && e.Stat != nil && (st.IsDir() && e.Stat.IsDir() || st.Ino == e.Stat.Ino); !covered {
+		if covered = err == nil && e.Stat != nil && (st.IsDir() && e.Stat.IsDir() || st.SameFile(*e.Stat)); !covered {
 			return errUncovered
 		}
 		return nil
