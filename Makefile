@@ -62,13 +62,13 @@ test-full: need-test need-full ## Runs what decides before a release: make test,
 
 .PHONY: test-go
 test-go: ## Runs each Go test once, without the race detector, in its short form, and without PostgreSQL and nginx
-	@$(GOTEST) -short $(GOFLAGS_) $(LONGEST) $$($(GO) list ./...)
+	@$(GOTEST) -short $(GOFLAGS_) $(LONGEST) ./...
 	@CGO_ENABLED=0 $(GOTEST) -short $(GOFLAGS_) $(NOCGO)
 	@cd bench && $(GOTEST) -short $(GOFLAGS_) ./...
 
 .PHONY: test-go-full
 test-go-full: ## Runs each Go test once, without the race detector, in its long form
-	@CTXFS_LONG=1 CTXFS_HISTORY=50 $(GOTEST) $(GOFLAGS_) $(LONGEST) $$($(GO) list ./...)
+	@CTXFS_LONG=1 CTXFS_HISTORY=50 $(GOTEST) $(GOFLAGS_) $(LONGEST) ./...
 	@CGO_ENABLED=0 $(GOTEST) $(GOFLAGS_) $(NOCGO)
 	@cd bench && CTXFS_LONG=1 $(GOTEST) $(GOFLAGS_) ./...
 
@@ -79,7 +79,7 @@ test-race: ## Runs the packages whose point is concurrency under the race detect
 
 .PHONY: test-race-full
 test-race-full: ## Runs all tests under the race detector
-	@$(RACE) $(LONGEST) $$($(GO) list ./...)
+	@$(RACE) $(LONGEST) ./...
 
 .PHONY: test-postgres
 test-postgres: need-git need-postgres ## Runs the tests of the server and of the ledger with the records in a PostgreSQL that they start (some minutes)

@@ -273,6 +273,9 @@ func TestKillDuringDelete(t *testing.T) {
 		t.Errorf("half a deletion left state %s, want missing", info.State)
 	}
 	wantSwept(t, m)
+	must(t, m.Close())
+	w.killAt("ctx_a", "labelled") // while the context is made anew
+	m = w.open()
 	if e := ensure(t, m, "ctx_a"); len(e.Labels) > 0 {
 		t.Errorf("the context that was made anew has the labels %v", e.Labels)
 	}

@@ -43,13 +43,16 @@ func (a *Access) Usage(ctx context.Context) Usage {
 	return Usage{Bytes: a.account.bytes.Load(), Entries: a.account.entries.Load(), Over: !room && err == nil}
 }
 
-// Baseline returns what the context takes before its user writes, to compare later results of Usage with. It measures the context only if
-// that may show that it exceeds its quota. It waits at most until ctx ends.
+// Baseline returns what the context takes before its user writes without charges, to compare later results of Usage with. It measures the
+// context only if that may show that it exceeds its quota: an earlier user may have written, too. It waits at most until ctx ends.
 func (a *Access) Baseline(ctx context.Context) Usage {
 	if a.remote != nil {
 		return a.remote.Baseline(ctx)
 	}
-	if a.account == nil || a.account.roomy() {
+	if a.account == nil {
+		return Usage{}
+	}
+	if written := a.account.written.Swap(true); !written && a.account.roomy() {
 		return Usage{}
 	}
 	return a.Usage(ctx)
@@ -76,6 +79,8 @@ type account struct {
 	bytes, entries atomic.Int64
 	// softBytes and softEntries are the sums up to which the context is not measured.
 	softBytes, softEntries atomic.Int64
+	// written says that a user may have written without charges.
+	written atomic.Bool
 
 	// turn has room for the caller that measures. It guards notBefore, which is when the context may be measured again.
 	turn      chan struct{}

@@ -103,9 +103,14 @@ func TestBaselineMeasuresWhatMayExceedItsQuota(t *testing.T) {
 	want("too much", true, 2)
 	m.use.Bytes = 1000
 	want("less", false, 3)
-	want("known to fit", false, 3)
-	m.charges(t, 600, 0, 0, "")
-	want("full", false, 3)
+	want("a user may have written", false, 4)
+	m = newMeasured(Quota{Bytes: 1600})
+	access = &Access{account: m.account}
+	m.use.Bytes = 1000
+	m.charges(t, 200, 0, 0, "")
+	want("known to fit", false, 1)
+	m.use.Bytes = 2000
+	want("filled by the user before", true, 2)
 	if got := (&Access{}).Baseline(t.Context()); got != (Usage{}) {
 		t.Errorf("no quota: %+v", got)
 	}

@@ -262,8 +262,10 @@ func (s *Seeder) begin(ctx context.Context, f *flight) (metadata.Context, error)
 		if old.OwnerPanel != "" || f.owner == "" {
 			rec.OwnerPanel, rec.Explicit = old.OwnerPanel, old.Explicit
 		}
-		if err = s.cat.Store.Contexts().Update(ctx, rec); err == nil {
-			rec.Labels, err = s.label(ctx, f, old)
+		// The state of the old record says whose its labels are: a server that is killed now must leave it for the next one.
+		if rec.Labels, err = s.label(ctx, f, old); err == nil {
+			s.cat.Events.Step("labelled")
+			err = s.cat.Store.Contexts().Update(ctx, rec)
 		}
 	}
 	if errors.Is(err, metadata.ErrConflict) {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 )
 
 // count makes the names of cgroups distinct.
@@ -35,7 +37,7 @@ func Make(t testing.TB, controller string) (dir string, err error) {
 	}
 	t.Cleanup(func() {
 		err := unix.Rmdir(dir)
-		for end := time.Now().Add(time.Second); errors.Is(err, unix.EBUSY) && time.Now().Before(end); err = unix.Rmdir(dir) {
+		for end := time.Now().Add(clocktest.Patience); errors.Is(err, unix.EBUSY) && time.Now().Before(end); err = unix.Rmdir(dir) {
 			time.Sleep(time.Millisecond) // the kernel counts a process that was just reaped for a moment longer
 		}
 		if err != nil {

@@ -257,7 +257,8 @@ func (s *Server) command(program string, args ...string) *exec.Cmd {
 
 // run starts the server and waits until it answers.
 func (s *Server) run() error {
-	settings := []string{"listen_addresses=", "unix_socket_directories=" + s.dir, "shared_buffers=16MB", "max_connections=200", "max_wal_size=256MB"}
+	settings := []string{"listen_addresses=", "unix_socket_directories=" + s.dir, "shared_buffers=16MB", "max_connections=200", "max_wal_size=256MB",
+		"dynamic_shared_memory_type=mmap"} // a server that is killed leaves no segment in /dev/shm
 	if !s.durable {
 		settings = append(settings, "fsync=off", "full_page_writes=off")
 	}

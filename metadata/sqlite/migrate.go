@@ -37,6 +37,10 @@ func check(ctx context.Context, db *sql.DB) error {
 func (s *Store) migrate(ctx context.Context, migrations fs.FS, existed bool) error {
 	if !existed {
 		err := s.within(ctx, func(tx *sql.Tx) error {
+			// Another process may have made the tables meanwhile.
+			if version, err := (versions{}).GetLatestVersion(ctx, tx); err != nil || version > 0 {
+				return err
+			}
 			_, err := tx.ExecContext(ctx, initial+"PRAGMA user_version = 1")
 			return err
 		})

@@ -51,6 +51,11 @@ func checkPackage(sources []source) (found []finding, err error) {
 			return nil, err
 		}
 		files = append(files, file)
+		for _, i := range file.Imports {
+			if i.Path.Value == `"time"` && i.Name != nil {
+				found = append(found, finding{s.name, p.fset.Position(i.Pos()).Line, "package time has another name here"})
+			}
+		}
 		covered[s.name] = p.reasons(file, s)
 		p.declare(file, covered[s.name])
 	}
@@ -165,6 +170,13 @@ func (p *tests) visit(code ast.Node, function string, clocks map[string]bool) {
 			if what := p.judge(n, clocks); what != "" {
 				refuse(n, what)
 			}
+		case *ast.SelectorExpr: // called here, or later by another name
+			switch {
+			case isOf(n, "time", "Sleep"), isOf(n, "time", "Tick"):
+				refuse(n, sleeps)
+			case isOf(n, "time", "Since"), isOf(n, "time", "Until"):
+				refuse(n, readsClock)
+			}
 		case *ast.BinaryExpr:
 			if n.Op.Precedence() == token.EQL.Precedence() && (hasClock(n.X, clocks) || hasClock(n.Y, clocks)) {
 				refuse(n, readsClock)
@@ -202,10 +214,6 @@ func (p *tests) judge(call *ast.CallExpr, clocks map[string]bool) string {
 		of = &ast.Ident{}
 	}
 	switch name := strings.TrimSuffix(of.Name+"."+f.Sel.Name, "Cause"); name {
-	case "time.Sleep", "time.Tick":
-		return sleeps
-	case "time.Since", "time.Until":
-		return readsClock
 	case "time.After", "time.NewTimer", "time.AfterFunc", "context.WithTimeout", "net.DialTimeout":
 		return p.short(call)
 	case ".SetDeadline", ".SetReadDeadline", ".SetWriteDeadline", "context.WithDeadline":
@@ -265,10 +273,17 @@ func (p *tests) duration(e ast.Expr) (time.Duration, bool) {
 func clocksOf(code ast.Node) map[string]bool {
 	clocks := map[string]bool{}
 	ast.Inspect(code, func(n ast.Node) bool {
-		if assign, ok := n.(*ast.AssignStmt); ok && len(assign.Lhs) == len(assign.Rhs) {
-			for i, value := range assign.Rhs {
-				if name, ok := assign.Lhs[i].(*ast.Ident); ok && isClock(value, nil) {
+		switch n := n.(type) {
+		case *ast.AssignStmt:
+			for i, value := range n.Rhs {
+				if name, ok := n.Lhs[i].(*ast.Ident); ok && isClock(value, nil) {
 					clocks[name.Name] = true
+				}
+			}
+		case *ast.ValueSpec:
+			for i, value := range n.Values {
+				if isClock(value, nil) {
+					clocks[n.Names[i].Name] = true
 				}
 			}
 		}

@@ -13,8 +13,8 @@ var scriptRules = []struct {
 	is   *regexp.Regexp
 	what string
 }{
-	{regexp.MustCompile(`\b(?:Date|performance)\.now\(`), "the test reads the real clock"},
-	{regexp.MustCompile(`\bsetTimeout\(|node:timers/promises|\.waitForTimeout\(`), "the test sleeps: wait for an event (expect.poll)"},
+	{regexp.MustCompile(`\b(?:Date|performance)\.now\b|\bnew Date\(\)|\bhrtime\b`), "the test reads the real clock"},
+	{regexp.MustCompile(`\bsetTimeout\s*\(|["']timers/promises|node:timers/promises|\.waitForTimeout\(`), "the test sleeps: wait for an event (expect.poll)"},
 	{regexp.MustCompile(`\b(?i:[a-z]*timeout|[a-z]*timeoutMs)(?::\s*|\()([0-9_]+)\s*(?:[,)}]|$)`), shortWait},
 }
 

@@ -2,6 +2,7 @@
 package overlaytest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -39,7 +40,7 @@ func Run(t *testing.T, run string) {
 		}
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+run, "-test.timeout=8m")
 		cmd.Env = append(os.Environ(), env+"="+overlay.Name)
-		if out, err := cmd.CombinedOutput(); err != nil {
+		if out, err := cmd.CombinedOutput(); err != nil || bytes.Contains(out, []byte("no tests to run")) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
