@@ -21,8 +21,8 @@ GOFLAGS_  := -count=1 -vet=off -timeout 25m -parallel 4
 RACE      := env CGO_ENABLED=1 $(GOTEST) -race '-gcflags=modernc.org/...=-d=checkptr=0' $(GOFLAGS_)
 # The packages whose point is concurrency.
 RACED     := ./session/... ./contexts/gate/... ./contexts/feed/... ./internal/budget ./internal/codec ./internal/webconn ./fsservice/... ./client ./exec/... ./runner/...
-# A program that was built with cgo keeps its capabilities in all its threads: some tests of these packages need one that was not.
-NOCGO     := ./internal/namespaces ./contexts/driver/overlay
+# A program that was built with cgo keeps its capabilities in all its threads: some tests in namespaces need one that was not.
+NOCGO     := -run '^TestInNamespaces$$' ./internal/namespaces ./contexts/driver/overlay
 # The longest first, so that none ends alone.
 LONGEST   := ./server ./internal/attack ./contexts ./exec
 

@@ -186,6 +186,9 @@ func (m *made) restore(how string, more ...string) (c *made, copies []string) {
 			m.t.Fatalf("cp %s: %v\n%s", how, err, out)
 		}
 		copies = append(copies, dst)
+		for _, readonly := range []string{"readonly", "upper/readonly"} {
+			m.t.Cleanup(func() { _ = os.Chmod(filepath.Join(dst, readonly), 0o755) }) // so that TempDir can go
+		}
 	}
 	c = &made{t: m.t, d: m.d, Place: driver.Place{Layer: copies[0], State: copies[1], Folder: filepath.Join(dir, "folder")}}
 	m.t.Cleanup(c.close)
