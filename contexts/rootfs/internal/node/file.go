@@ -122,20 +122,20 @@ type Stat struct {
 	AtimeNs, MtimeNs, CtimeNs, BirthtimeNs int64
 }
 
-// Changed reports whether something wrote to a file, or changed its attributes, between st and a later look at the same file. A new ctime
+// Changed reports whether something wrote to a file, or changed its attributes, between s and a later look at the same file. A new ctime
 // counts, unless a name came or went: that changes the ctime too. An overlay shows the link count and the ctime of a layer's file until
 // something writes to the file, and layers share files by links, so the layer of another context changes both. Changed misses a write that
 // puts the mtime back only if the file got or lost a name as well.
-func (st Stat) Changed(later Stat) bool {
-	return st.CtimeNs != later.CtimeNs && st.Nlink == later.Nlink ||
-		st.Mode != later.Mode || st.UID != later.UID || st.GID != later.GID || st.Size != later.Size || st.MtimeNs != later.MtimeNs
+func (s Stat) Changed(later Stat) bool {
+	return s.CtimeNs != later.CtimeNs && s.Nlink == later.Nlink ||
+		s.Mode != later.Mode || s.UID != later.UID || s.GID != later.GID || s.Size != later.Size || s.MtimeNs != later.MtimeNs
 }
 
 // SameFile reports whether two looks, at one name or at two, were at one file. An overlay can show two inode numbers for one file, that of
 // the layer's file and its own: for two names of it, and at different times for one. All else is the same, the ctime and the birth time
 // included, which no program can set.
-func (st Stat) SameFile(other Stat) bool {
-	return st.ID() == other.ID() || st.Dev == other.Dev && st.Nlink == other.Nlink && st.BirthtimeNs == other.BirthtimeNs && !st.Changed(other)
+func (s Stat) SameFile(other Stat) bool {
+	return s.ID() == other.ID() || s.Dev == other.Dev && s.Nlink == other.Nlink && s.BirthtimeNs == other.BirthtimeNs && !s.Changed(other)
 }
 
 // The S_IFMT bits of Mode (inode(7)).
