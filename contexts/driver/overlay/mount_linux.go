@@ -42,7 +42,7 @@ func (d *Driver) Mount(ctx context.Context, p driver.Place) error {
 	if err := makeMountpoint(p.Folder); err != nil {
 		return stateError("mount", err)
 	}
-	there, err := d.heal(p.Folder, source)
+	there, err := d.heal(ctx, p.Folder, source)
 	if err != nil || there {
 		return err
 	}
@@ -103,16 +103,16 @@ func (d *Driver) attach(ctx context.Context, p driver.Place, dirs *dirs, source 
 	return putAt(mnt, p.Folder)
 }
 
-// A sandbox or a container that starts copies all mounts into its mount namespace, and drops the copies a moment later. Until then an
-// upper directory that was unmounted here is in use there. busyTime bounds the wait for that, busyPause is the time between two tries.
+// A sandbox or a container that starts copies all mounts into its mount namespace, and drops the copies a moment later. Until then a mount is
+// in use there, as is an upper directory that was unmounted here. busyTime bounds the wait for that, busyPause is the time between two tries.
 const busyTime, busyPause = time.Second, 10 * time.Millisecond
 
-// whenFree repeats a mount that fails with EBUSY, for busyTime at most.
-func whenFree(ctx context.Context, mount func() (int, error)) (int, error) {
+// whenFree repeats a mount, or an unmount, that fails with EBUSY, for busyTime at most.
+func whenFree(ctx context.Context, change func() (int, error)) (int, error) {
 	limit := time.NewTimer(busyTime)
 	defer limit.Stop()
 	for {
-		mnt, err := mount()
+		mnt, err := change()
 		if !errors.Is(err, unix.EBUSY) {
 			return mnt, err
 		}

@@ -40,7 +40,7 @@ func (d *Driver) kindOf(m *mountinfo.Info, source string) kind {
 
 // heal looks at what is mounted at folder, and reports whether the context is. Mounts
 // of contexts of the past go, and so does a second one of this context.
-func (d *Driver) heal(folder, source string) (there bool, err error) {
+func (d *Driver) heal(ctx context.Context, folder, source string) (there bool, err error) {
 	for {
 		stack, err := mountsAt(folder)
 		if err != nil || len(stack) == 0 {
@@ -55,7 +55,7 @@ func (d *Driver) heal(folder, source string) (there bool, err error) {
 			return true, nil
 		}
 		d.opts.Log.Sugar().Warnw("a mount of the past is removed", "folder", folder, "source", stack[0].Source, "mounts", len(stack))
-		if err := d.unmount(folder, d.kindOf(stack[0], source) == stale); err != nil {
+		if err := d.unmount(ctx, folder, d.kindOf(stack[0], source) == stale); err != nil {
 			return false, err
 		}
 	}
@@ -112,7 +112,7 @@ func stackOf(table []*mountinfo.Info, top int) []*mountinfo.Info {
 }
 
 // Unmount implements driver.Mounter.
-func (d *Driver) Unmount(_ context.Context, folder string, lazily bool) error {
+func (d *Driver) Unmount(ctx context.Context, folder string, lazily bool) error {
 	for {
 		if _, err := os.Lstat(folder); errors.Is(err, os.ErrNotExist) {
 			return nil
@@ -124,15 +124,20 @@ func (d *Driver) Unmount(_ context.Context, folder string, lazily bool) error {
 		if d.kindOf(stack[0], "") == foreign {
 			return foreignError(stack[0].FSType)
 		}
-		if err := d.unmount(folder, lazily); err != nil {
+		if err := d.unmount(ctx, folder, lazily); err != nil {
 			return err
 		}
 	}
 }
 
-// unmount takes the uppermost mount away; one in use only lazily.
-func (d *Driver) unmount(folder string, lazily bool) error {
-	err := detach(folder, 0)
+// unmount takes the uppermost mount away; one in use only lazily, after busyTime. A sandbox that starts uses it for a moment, and so does a child
+// of this process, which has copies of its descriptors until it executes its program.
+func (d *Driver) unmount(ctx context.Context, folder string, lazily bool) error {
+	try := func() (int, error) { return 0, detach(folder, 0) }
+	_, err := try()
+	if errors.Is(err, unix.EBUSY) && lazily {
+		_, err = whenFree(ctx, try)
+	}
 	if errors.Is(err, unix.EBUSY) && lazily {
 		d.opts.Log.Sugar().Warnw("a mount that is in use is hidden from everybody but its users", "folder", folder)
 		err = detach(folder, unix.MNT_DETACH)
