@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -44,16 +45,22 @@ func Start(dir, program string, args ...string) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", program, err)
 	}
 	p.cmd.Stdout, p.stdin, p.stdout = in, stdin, bufio.NewReader(out)
-	err = p.cmd.Start()
-	_ = in.Close()
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start %s: %w", program, err), out.Close())
-	}
+	started := make(chan error)
 	go func() {
+		runtime.LockOSThread() // the kernel sends Pdeathsig when the thread that started the child ends (prctl(2)); this one ends here
+		err := p.cmd.Start()
+		_ = in.Close()
+		started <- err
+		if err != nil {
+			return
+		}
 		p.err = p.cmd.Wait()
 		_ = out.Close()
 		close(p.done)
 	}()
+	if err := <-started; err != nil {
+		return nil, errors.Join(fmt.Errorf("start %s: %w", program, err), out.Close())
+	}
 	return p, nil
 }
 
