@@ -53,11 +53,11 @@ demo: need-git ## Shows the whole main job on a server of its own, and leaves no
 	@scripts/demo $(BIN)
 
 .PHONY: test
-test: need-test ## Runs what decides whether a change lands: at most 12 minutes on 2 cores, 18 when it also downloads and builds everything
+test: need-test ## Runs what decides whether a change lands: 10 to 12 minutes on 2 cores, longer the first time
 	@scripts/scratch scripts/parts test-go 'lint check-generate check-cross-changed test-ts test-console test-race'
 
 .PHONY: test-full
-test-full: need-test need-full ## Runs what decides before a release: make test, and everything that takes longer (about two hours)
+test-full: need-test need-full ## Runs what decides before a release: make test, and everything that takes longer
 	@scripts/scratch scripts/parts 'test-go-full test-race-full attack test-postgres' 'lint check-generate check-cross test-ts-full test-console-full test-nodes fuzz'
 
 .PHONY: test-go
