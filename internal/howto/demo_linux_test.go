@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -13,6 +15,11 @@ import (
 // A .contexts that the checkout has stays as it is.
 func TestDemoLeavesNothing(t *testing.T) {
 	t.Parallel()
+	// Programs inherit which signals are ignored: with nohup, and in the background of a script, the demo would not get these. Those that a test handles
+	// are not ignored.
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT)
+	t.Cleanup(func() { signal.Stop(signals) })
 	for name, c := range map[string]struct {
 		undo string // what the command undo does
 		code int
