@@ -76,6 +76,35 @@ func (s slowly) Unmount(ctx context.Context, folder string, lazily bool) error {
 	return s.Mounter.Unmount(ctx, folder, lazily)
 }
 
+// TestStopWaitsForChildrenToExecute has a lock, and a mount, in use at first, as by a child of the server between fork and exec.
+func TestStopWaitsForChildrenToExecute(t *testing.T) {
+	w := newOverlaid(t)
+	w.driver = busily{w.driver.(driver.Mounter), new(atomic.Int64)}
+	m := w.open()
+	ensure(t, m, "ctx_a")
+	ensure(t, m, "ctx_b")
+	release, err := m.cat.Locks.Share(t.Context(), catalog.MountedLock)
+	must(t, err)
+	released := make(chan struct{})
+	time.AfterFunc(50*time.Millisecond, func() { release(); close(released) })
+	must(t, m.Close())
+	<-released
+	w.wantMounted("after the stop", 0)
+}
+
+// busily finds the first mounts that it is asked to end in use.
+type busily struct {
+	driver.Mounter
+	asked *atomic.Int64
+}
+
+func (b busily) Unmount(ctx context.Context, folder string, lazily bool) error {
+	if b.asked.Add(1) <= 4 {
+		return &fserr.Error{Code: fserr.EBUSY}
+	}
+	return b.Mounter.Unmount(ctx, folder, lazily)
+}
+
 // TestTwoProcessesMountOnce has the kernel refuse a second mount of one upper, were it tried.
 func TestTwoProcessesMountOnce(t *testing.T) {
 	w := newOverlaid(t)

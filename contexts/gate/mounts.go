@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.uber.org/zap"
@@ -141,20 +142,43 @@ func (m *Mounts) close() {
 	if !found {
 		return
 	}
-	free, ok, err := m.cat.Locks.TryAlone(catalog.MountedLock)
+	var free func()
+	var ok bool
+	var err error
+	whenExecuted(func() bool {
+		free, ok, err = m.cat.Locks.TryAlone(catalog.MountedLock)
+		return ok || err != nil
+	})
 	if err != nil || !ok {
 		m.cat.Log.Info("contexts stay mounted: another process uses them", zap.Error(err))
 		return
 	}
 	defer free()
 	begun := m.cat.Now()
-	m.Each(func(d driver.Mounter, id catalog.ID) {
-		if m.cat.Now().Sub(begun) > unmountTime {
-			m.cat.Log.Warn("a context stays mounted: the disk is slow", zap.String("context", string(id)))
-			return
-		}
-		if err := d.Unmount(context.Background(), m.cat.Layout.Folder(id), false); err != nil {
-			m.cat.Log.Warn("a context stays mounted", zap.String("context", string(id)), zap.Error(err))
-		}
+	var busy map[catalog.ID]error
+	whenExecuted(func() bool {
+		busy = map[catalog.ID]error{}
+		m.Each(func(d driver.Mounter, id catalog.ID) {
+			if m.cat.Now().Sub(begun) > unmountTime {
+				busy[id] = errors.New("the disk is slow")
+			} else if err := d.Unmount(context.Background(), m.cat.Layout.Folder(id), false); err != nil {
+				busy[id] = err
+			}
+		})
+		return len(busy) == 0 || m.cat.Now().Sub(begun) > unmountTime
 	})
+	for id, err := range busy {
+		m.cat.Log.Warn("a context stays mounted", zap.String("context", string(id)), zap.Error(err))
+	}
+}
+
+// executeTime bounds the wait for children of this process that have not executed their programs yet, executePause is the time between two looks.
+const executeTime, executePause = time.Second, 10 * time.Millisecond
+
+// whenExecuted repeats try until it returns true, for executeTime at most. Until a child of this process executes its program it has copies of all
+// descriptors: it holds locks that were released here, and uses mounts.
+func whenExecuted(try func() bool) {
+	for begun := time.Now(); !try() && time.Since(begun) < executeTime; {
+		time.Sleep(executePause)
+	}
 }
