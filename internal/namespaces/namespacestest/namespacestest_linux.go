@@ -126,20 +126,18 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
-// Binary copies a program to where the user may run it.
+// Binary copies a program to where the user may run it. Another program does: a file that this process has open for writing cannot be executed as long as
+// a child that another test starts has a copy of the descriptor.
 func Binary(t testing.TB, dir, program string) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		return program
 	}
-	data, err := os.ReadFile(program)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "program"), data, 0o755)
+	copied := filepath.Join(dir, "program")
+	if out, err := exec.CommandContext(t.Context(), "install", "-m", "755", program, copied).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(dir, "program")
+	return copied
 }
 
 // AsUser has root start a command as User.
