@@ -58,7 +58,7 @@ test: need-test ## Runs what decides whether a change lands: 10 to 12 minutes on
 
 .PHONY: test-full
 test-full: need-test need-full ## Runs what decides before a release: make test, and everything that takes longer
-	@scripts/scratch scripts/parts 'test-go-full test-race-full attack test-postgres' 'lint check-generate check-cross test-ts-full test-console-full test-nodes fuzz'
+	@scripts/scratch scripts/parts 'test-go-full test-race-full attack' 'lint check-generate check-cross test-ts-full test-console-full test-nodes fuzz test-postgres'
 
 .PHONY: test-go
 test-go: ## Runs each Go test once, without the race detector, in its short form, and without PostgreSQL and nginx
