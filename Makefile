@@ -10,7 +10,7 @@ WORKSPACE ?= .
 # What make bench runs after the comparison, each a target of its own.
 BENCHES   := first-access review exec gateway records
 # The packages whose benchmarks make bench-code runs.
-BENCHED   ?= ./client ./server ./contexts/... ./fsservice/... ./internal/codec ./internal/budget
+BENCHED   ?= ./client ./server ./internal/attack ./contexts/... ./fsservice/... ./internal/codec ./internal/budget
 # The linter's cache holds absolute paths: one that checkouts share reports files of another by names that no exclusion knows. scripts/scratch
 # has each checkout at the same path.
 export GOLANGCI_LINT_CACHE := $(if $(filter %/ctxfs/checkout,$(CURDIR)),$(CURDIR:/checkout=/lint),$(CURDIR)/bin/lint-cache)

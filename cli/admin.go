@@ -252,7 +252,7 @@ func (a *app) printPlan(p *ctxfsv1.PlanSeedResponse) error {
 	if a.json {
 		return a.printProto(p)
 	}
-	if err := a.printf("%s, %s from %d repositories\n\n", files(p.GetFiles()), size(p.GetBytes()), len(p.GetRepositories())); err != nil {
+	if err := a.printf("%s, %s from %s\n\n", files(p.GetFiles()), size(p.GetBytes()), repositories(len(p.GetRepositories()))); err != nil {
 		return err
 	}
 	var rows [][]string

@@ -52,6 +52,13 @@ func files(n int64) string {
 	return number(n) + " files"
 }
 
+func repositories(n int) string {
+	if n == 1 {
+		return "1 repository"
+	}
+	return number(int64(n)) + " repositories"
+}
+
 // size gives bytes for people: 61 MiB.
 func size(n int64) string {
 	const units = "KMGTPE"

@@ -55,7 +55,7 @@ func TestServerInTheBackground(t *testing.T) {
 	if _, errs := run(1, "status"); !strings.Contains(errs, "no ctxfs server found") {
 		t.Errorf("status said %q", errs)
 	}
-	if out, _ := run(0, "seed", "plan"); !strings.Contains(out, "2 files, 27 B from 1 repositories") {
+	if out, _ := run(0, "seed", "plan"); !strings.Contains(out, "2 files, 27 B from 1 repository") {
 		t.Errorf("without a server the plan is %q", out)
 	}
 	if out, _ := run(0, "serve", "--detach", "--audit-log", audit); !strings.Contains(out, "'ctxfs stop' ends it") || !strings.Contains(out, "1 repository: .") {

@@ -303,6 +303,13 @@ func TestHealthIsOpen(t *testing.T) {
 	}
 }
 
+// TestStopIsBounded keeps what docs/how-to/upgrade.md and the unit of systemd count on. A timer ends the stop after both times.
+func TestStopIsBounded(t *testing.T) {
+	if total := drainTime + stopTime; total > 10*time.Second {
+		t.Errorf("a stop may take %v, and the documentation says 10 s", total)
+	}
+}
+
 func TestStopsWithItsParentAndTellsWhenReady(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.ExitOnStdinClose = true
