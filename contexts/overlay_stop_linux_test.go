@@ -86,6 +86,7 @@ func TestStopWaitsForChildrenToExecute(t *testing.T) {
 	release, err := m.cat.Locks.Share(t.Context(), catalog.MountedLock)
 	must(t, err)
 	released := make(chan struct{})
+	// clock: the child keeps the lock for a moment, however long that is
 	time.AfterFunc(50*time.Millisecond, func() { release(); close(released) })
 	must(t, m.Close())
 	<-released
