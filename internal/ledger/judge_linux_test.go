@@ -10,6 +10,7 @@ import (
 	"github.com/ctxfs/ctxfs/client"
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
+	"github.com/ctxfs/ctxfs/internal/pgtest"
 	"github.com/ctxfs/ctxfs/server"
 )
 
@@ -167,7 +168,9 @@ func TestRises(t *testing.T) {
 // from such a tree after a rename of a directory that a kill cut short: it must know that a chmod of one name changes the other.
 func TestNamesOfOneFileAreOneInTheModel(t *testing.T) {
 	if !namespacestest.Inside() {
-		namespacestest.Run(t, "^TestNamesOfOneFileAreOneInTheModel$")
+		database, err := pgtest.Reachable()
+		must(t, err)
+		namespacestest.Run(t, "^TestNamesOfOneFileAreOneInTheModel$", database)
 		return
 	}
 	l := newLoad(t, server.DriverUserNS, 1, 1)

@@ -134,7 +134,7 @@ func Binary(t testing.TB, dir, program string) string {
 		return program
 	}
 	copied := filepath.Join(dir, "program")
-	if out, err := exec.CommandContext(t.Context(), "install", "-m", "755", program, copied).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "install", "-m", "755", program, copied).CombinedOutput(); err != nil { //nolint:gosec // it is a program of the tests
 		t.Fatalf("%v: %s", err, out)
 	}
 	return copied
