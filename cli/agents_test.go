@@ -100,6 +100,9 @@ func (a agentTool) run(t *testing.T, ws, folder string) {
 		found := ""
 		for name := range strings.SplitSeq(names, "|") {
 			_, err := exec.LookPath(name)
+			if err == nil && name == "cargo" { // rustup puts programs into PATH that do nothing without a toolchain in the home directory
+				err = exec.CommandContext(t.Context(), name, "--version").Run()
+			}
 			_, own := os.Stat(filepath.Join(clientBin, name))
 			if found == "" && (err == nil || own == nil) {
 				found = name

@@ -15,7 +15,7 @@ import (
 	"github.com/ctxfs/ctxfs/server"
 )
 
-// Workspace makes a git repository with a few files, by git, and returns its folder.
+// Workspace makes a git repository with a few files and an author, by git, and returns its folder.
 func Workspace(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,8 +31,10 @@ func Workspace(t testing.TB) string {
 		}
 	}
 	Git(t, dir, "init", "-q", "-b", "main")
+	Git(t, dir, "config", "user.name", "t")
+	Git(t, dir, "config", "user.email", "t@example.com")
 	Git(t, dir, "add", "README.md", "src")
-	Git(t, dir, "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qm", "first")
+	Git(t, dir, "commit", "-qm", "first")
 	return dir
 }
 
