@@ -63,7 +63,9 @@ func TestSpareIsOutOfReach(t *testing.T) {
 		# It is as open as a command until it waits.
 		while head -c1 /proc/$spare/environ >/dev/null 2>&1; do :; done
 		echo found; for f in environ maps mem fd/3 exe; do head -c1 /proc/$spare/$f 2>/dev/null && echo $f; done
-		kill -9 $spare; while grep -q '^State:.*[RSD] (' /proc/$spare/status 2>/dev/null; do :; done`))
+		kill -9 $spare
+		# Its socket is open until its last thread has ended.
+		while grep -q '^State:.*[RSD] (' /proc/$spare/status 2>/dev/null || [ "$(ls /proc/$spare/task 2>/dev/null | wc -l)" -gt 1 ]; do :; done`))
 	if exit.Code != 0 || out != "found\n" {
 		t.Errorf("got %+v, %q", exit, out)
 	}
