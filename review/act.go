@@ -424,23 +424,7 @@ func (r *Reviews) moveDecision(st *state, s step) {
 	if old == nil || old.After.Same(s.BaseAfter) {
 		return
 	}
-	before, err := r.store.text(s.BaseAfter)
-	if err != nil {
-		return
-	}
-	after, err := r.store.text(old.After)
-	if err != nil {
-		return
-	}
-	d := &decided{Before: s.BaseAfter, After: old.After, Hunks: map[string]Verdict{}}
-	for _, h := range DiffText(string(s.Path), before, after).Hunks {
-		if v, ok := old.Hunks[h.ID]; ok {
-			d.Hunks[h.ID] = v
-		}
-	}
-	if len(d.Hunks) > 0 {
-		st.Decided[s.Path] = d
-	}
+	r.carry(st, s, old.After, old.Before, old.Hunks)
 }
 
 // recover puts back what a killed server had begun, and completes what it had done.

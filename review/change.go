@@ -74,7 +74,7 @@ type opener func() (io.ReadCloser, error)
 // describe makes a Change of a difference. It reads the contents of texts.
 func describe(d Difference, before, after opener, ignored bool) (*Change, error) {
 	c := &Change{Difference: d, Kind: kindOf(d), Ignored: ignored || d.Tree != nil}
-	c.ID = hunkID(string(d.Path), []string{fmt.Sprint("change ", c.Kind)}, []string{versionKey(d.Before)}, []string{versionKey(d.After)})
+	c.ID = idOf("change.2", []string{string(d.Path), fmt.Sprint(c.Kind), versionKey(d.Before), versionKey(d.After)})
 	err := c.read(before, after)
 	c.Sensitive = c.sensitive(after)
 	return c, err

@@ -424,23 +424,17 @@ func (r *Reviews) carryDecision(st *state, s step) []Stale {
 		return nil // nothing is left to decide on
 	}
 	verdicts := map[string]Verdict{}
-	for _, id := range r.hunkIDs(s.Path, old.Before, old.After) {
-		if v := old.verdict(id); v.Decision != "" {
-			verdicts[id] = v
+	if d := r.hunksOf(s.Path, old.Before, old.After); d != nil {
+		for _, h := range d.Hunks {
+			if v := old.verdict(h.ID); v.Decision != "" {
+				verdicts[h.ID] = v
+			}
 		}
 	}
-	d := &decided{Before: s.BaseAfter, After: s.After, Hunks: map[string]Verdict{}}
-	for _, id := range r.hunkIDs(s.Path, s.BaseAfter, s.After) {
-		if v, ok := verdicts[id]; ok {
-			d.Hunks[id] = v
-		}
-	}
-	if len(d.Hunks) > 0 {
-		st.Decided[s.Path] = d
-	}
+	kept := r.carry(st, s, s.After, old.Before, verdicts)
 	stale := Stale{Path: s.Path}
 	for id := range verdicts {
-		if _, kept := d.Hunks[id]; !kept {
+		if !kept[id] {
 			stale.Hunks = append(stale.Hunks, id)
 		}
 	}
@@ -451,8 +445,29 @@ func (r *Reviews) carryDecision(st *state, s step) []Stale {
 	return []Stale{stale}
 }
 
-// hunkIDs returns the IDs of the hunks between two versions that can be decided on one by one.
-func (r *Reviews) hunkIDs(p Path, before, after Version) (out []string) {
+// carry records the verdicts on hunks that are still there, at the same place, once a step has moved the base, and the context has after. The verdicts
+// are about hunks of before. It returns the IDs that these hunks had.
+func (r *Reviews) carry(st *state, s step, after, before Version, verdicts map[string]Verdict) (kept map[string]bool) {
+	d := r.hunksOf(s.Path, s.BaseAfter, after)
+	former, err := r.store.text(before)
+	if d == nil || err != nil {
+		return nil // the decisions count as stale
+	}
+	next := &decided{Before: s.BaseAfter, After: after, Hunks: map[string]Verdict{}}
+	kept = map[string]bool{}
+	for id, was := range d.formerIDs(string(s.Path), former) {
+		if v, ok := verdicts[was]; ok {
+			next.Hunks[id], kept[was] = v, true
+		}
+	}
+	if len(next.Hunks) > 0 {
+		st.Decided[s.Path] = next
+	}
+	return kept
+}
+
+// hunksOf returns the difference between two versions if its hunks can be decided on one by one, nil otherwise.
+func (r *Reviews) hunksOf(p Path, before, after Version) *TextDiff {
 	isText := func(v Version) bool { return !v.Exists() || (v.Type == rootfs.TypeFile && v.Size <= MaxText) }
 	if !after.Exists() || !isText(before) || !isText(after) {
 		return nil
@@ -460,10 +475,7 @@ func (r *Reviews) hunkIDs(p Path, before, after Version) (out []string) {
 	old, err1 := r.store.text(before)
 	now, err2 := r.store.text(after)
 	if err1 != nil || err2 != nil || IsBinary(old) || IsBinary(now) {
-		return nil // its decisions count as stale
+		return nil
 	}
-	for _, h := range DiffText(string(p), old, now).Hunks {
-		out = append(out, h.ID)
-	}
-	return out
+	return DiffText(string(p), old, now)
 }

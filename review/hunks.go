@@ -24,8 +24,8 @@ func IsBinary(content []byte) bool {
 
 // Hunk is one maximal run of changed lines. Lines keep their newlines.
 type Hunk struct {
-	// ID names the hunk by its path, its lines and the base lines around it, so that it survives changes elsewhere in the file, and
-	// covers each of its own bytes.
+	// ID names the hunk by its path, its line in the base, its lines and the base lines around it. It survives changes elsewhere in the context's
+	// file, and covers each of the hunk's bytes and its place.
 	ID string
 	// Base and Other are the lines before the hunk, from 0, in each version.
 	Base, Other int
@@ -53,10 +53,11 @@ func DiffText(path string, before, after []byte) *TextDiff {
 			Removed: d.Before[r.before : r.before+r.removed], Added: d.After[r.after : r.after+r.added],
 		})
 	}
-	d.name(path)
 	for i := range d.Hunks {
-		d.added += len(d.Hunks[i].Added)
-		d.removed += len(d.Hunks[i].Removed)
+		h := &d.Hunks[i]
+		h.ID = d.idAt(path, h.Base, h)
+		d.added += len(h.Added)
+		d.removed += len(h.Removed)
 	}
 	d.endings = d.differsInEndings()
 	return d
@@ -132,32 +133,57 @@ func starts(chunk string) (before, after int) {
 // around is how many base lines on each side a hunk's ID covers.
 const around = 3
 
-// name sets the IDs.
-func (d *TextDiff) name(path string) {
-	seen := map[string]int{}
+// surroundings returns the lines before that the ID of a hunk covers: from the first one to the last one, which is excluded.
+func (d *TextDiff) surroundings(h *Hunk) (from, to int) {
+	return max(0, h.Base-around), min(len(d.Before), h.Base+len(h.Removed)+around)
+}
+
+// idAt returns the ID of a hunk that stands at a line of the version before.
+func (d *TextDiff) idAt(path string, line int, h *Hunk) string {
+	from, to := d.surroundings(h)
+	end := h.Base + len(h.Removed)
+	return idOf("hunk.2", []string{path, strconv.Itoa(line)}, h.Removed, h.Added, d.Before[from:h.Base], d.Before[end:to])
+}
+
+// formerIDs returns the IDs that the hunks had while the version before was former, by their IDs of now. It leaves out hunks whose place in former
+// is not certain: the lines that the ID covers must be one unchanged run of former.
+func (d *TextDiff) formerIDs(path string, former []byte) map[string]string {
+	out := map[string]string{}
+	changed := append(runs(diff.Diff("former", former, "before", []byte(strings.Join(d.Before, "")))), run{after: len(d.Before) + 1})
+	moved := 0 // by how many lines an unchanged run stands further down than in former
+	next := 0  // the first changed run that does not end before the hunk
 	for i := range d.Hunks {
 		h := &d.Hunks[i]
-		end := h.Base + len(h.Removed)
-		id := hunkID(path, h.Removed, h.Added, d.Before[max(0, h.Base-around):h.Base], d.Before[end:min(len(d.Before), end+around)])
-		seen[id]++
-		if h.ID = id; seen[id] > 1 {
-			h.ID += "~" + strconv.Itoa(seen[id])
+		from, to := d.surroundings(h)
+		for ; changed[next].after+changed[next].added <= from && next < len(changed)-1; next++ {
+			moved += changed[next].added - changed[next].removed
+		}
+		if to <= changed[next].after {
+			out[h.ID] = d.idAt(path, h.Base-moved, h)
 		}
 	}
+	return out
 }
 
 var idEncoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// idLength is the length of an ID: 80 bits, so that no two in a review meet by chance.
-const idLength = 16
+// idLength is the length of an ID: 130 bits. A panel chooses the texts, and may look for two that have one ID.
+const idLength = 26
 
-func hunkID(path string, parts ...[]string) string {
+// idOf names what the parts hold. Parts that differ in any way have another ID.
+func idOf(kind string, parts ...[]string) string {
 	h := sha256.New()
-	_, _ = fmt.Fprintf(h, "ctxfs.hunk.1\x00%s", path) // a hash takes everything
-	for _, lines := range parts {
-		_, _ = h.Write([]byte{0})
-		for _, line := range lines {
-			_, _ = h.Write([]byte(line))
+	var buf []byte
+	add := func(text string) {
+		buf = append(strconv.AppendInt(buf[:0], int64(len(text)), 10), ':')
+		buf = append(buf, text...)
+		_, _ = h.Write(buf) // a hash takes everything
+	}
+	add("ctxfs." + kind)
+	for _, part := range parts {
+		add(strconv.Itoa(len(part)))
+		for _, text := range part {
+			add(text)
 		}
 	}
 	return strings.ToLower(idEncoding.EncodeToString(h.Sum(nil))[:idLength])

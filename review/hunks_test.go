@@ -2,9 +2,11 @@ package review
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,9 +89,127 @@ func TestHunkIDs(t *testing.T) {
 		t.Error("two files have one ID")
 	}
 	block := "p\nq\nr\nold\ns\nt\nu\n"
-	repeated := block + "one\n" + block + "two\n" + block
-	twins := ids(repeated, strings.ReplaceAll(repeated, "old", "new"))
-	if len(twins) != 3 || twins[1] != twins[0]+"~2" || twins[2] != twins[0]+"~3" {
-		t.Errorf("equal hunks are named %v", twins)
+	repeated := block + block + block
+	in := func(n int) string {
+		blocks := []string{block, block, block}
+		blocks[n] = strings.Replace(block, "old", "new", 1)
+		return strings.Join(blocks, "")
+	}
+	seen := map[string]bool{}
+	for n := range 3 {
+		got := ids(repeated, in(n))
+		if len(got) != 1 || seen[got[0]] || len(got[0]) != idLength {
+			t.Errorf("the edit of block %d of three equal ones has the IDs %v, the others have %v", n, got, seen)
+		}
+		seen[got[0]] = true
+	}
+	// A text may have NULs after its head, so a panel could write what separates the parts.
+	if a, b := idOf("k", []string{"a\x00b"}, []string{"c"}), idOf("k", []string{"a"}, []string{"b\x00c"}); a == b {
+		t.Error("lines that moved to another part have one ID")
+	}
+}
+
+// place is a text of three equal blocks, with an edit in some of them.
+func place(above string, edited ...int) string {
+	blocks := []string{"[dev]\n", "[test]\n", "[production]\n"}
+	for i := range blocks {
+		body := "one\ntwo\nthree\nurl = old\nfour\nfive\nsix\n"
+		if slices.Contains(edited, i) {
+			body = strings.Replace(body, "old", "new", 1)
+		}
+		blocks[i] += body
+	}
+	return above + strings.Join(blocks, "")
+}
+
+// A panel that moves an approved edit to an equal place elsewhere in the file needs another approval.
+func TestApprovalCoversThePlace(t *testing.T) {
+	w := newWorld(t, files{"f": place("")})
+	write(t, w.in(id), files{"f": place("", 0)})
+	hunk := w.changes(Query{}).Changes[0].Hunks()[0].ID
+	sel := Selection{Changes: []Selected{{Path: "f", Hunks: []string{hunk}}}}
+	w.decide(Approved, sel)
+
+	write(t, w.in(id), files{"f": place("", 2)})
+	l := w.changes(Query{})
+	if whole, hunks := l.Verdict(l.Changes[0]); whole.Decision != "" || len(hunks) != 0 {
+		t.Errorf("the edit elsewhere has the verdicts %v and %v", whole, hunks)
+	}
+	ctx := t.Context()
+	_, err := w.reviews.Apply(ctx, ApplyRequest{Context: id, Selection: &Selection{Changes: []Selected{{Path: "f"}}}})
+	wantReason(t, err, NotApproved)
+	for name, call := range map[string]func() error{
+		"Decide":  func() error { _, err := w.reviews.Decide(ctx, DecideRequest{Context: id, Selection: sel, Decision: Approved}); return err },
+		"Apply":   func() error { _, err := w.reviews.Apply(ctx, ApplyRequest{Context: id, Selection: &sel, Approve: true}); return err },
+		"Discard": func() error { _, err := w.reviews.Discard(ctx, id, sel, "", "host"); return err },
+	} {
+		if e := wantReason(t, call(), StaleRevision); len(e.Paths) != 1 {
+			t.Errorf("%s names %v", name, e.Paths)
+		}
+	}
+	w.apply(ApplyRequest{})
+	same(t, "what is applied is what was approved", read(t, w.in("workspace")), files{"f": place("", 0)})
+}
+
+// Verdicts move with their hunks when the base moves, and only with them.
+func TestVerdictsMoveWithTheBase(t *testing.T) {
+	verdicts := func(w *world) string {
+		l := w.changes(Query{})
+		var out []string
+		for _, c := range l.Changes {
+			_, hunks := l.Verdict(c)
+			for _, h := range c.Hunks() {
+				out = append(out, fmt.Sprintf("%d %s", h.Base+1, hunks[h.ID].Decision))
+			}
+		}
+		return strings.Join(out, ", ")
+	}
+	begin := func(t *testing.T) *world {
+		w := newWorld(t, files{"f": place("")})
+		write(t, w.in(id), files{"f": place("", 0, 1, 2)})
+		for i, d := range []Decision{Approved, Rejected} {
+			h := w.changes(Query{}).Changes[0].Hunks()[i]
+			w.decide(d, Selection{Changes: []Selected{{Path: "f", Hunks: []string{h.ID}}}})
+		}
+		if got, want := verdicts(w), "5 approved, 13 rejected, 21 "; got != want {
+			t.Fatalf("the verdicts are %q, want %q", got, want)
+		}
+		return w
+	}
+	rebase := func(w *world) {
+		_, err := w.reviews.Rebase(w.t.Context(), RebaseRequest{Context: id, Actor: "host"})
+		must(w.t, err)
+	}
+	for _, c := range []struct {
+		name string
+		do   func(w *world)
+		want string
+	}{
+		{"apply", func(w *world) { w.apply(ApplyRequest{}) }, "13 rejected, 21 "},
+		{"apply and undo", func(w *world) { e := w.apply(ApplyRequest{}); _, err := w.undo(e.ID); must(w.t, err) }, "5 , 13 rejected, 21 "},
+		{"rebase onto lines above", func(w *world) {
+			write(w.t, w.in("workspace"), files{"f": place("title\n\n")})
+			rebase(w)
+		}, "7 approved, 15 rejected, 23 "},
+		{"rebase onto an equal block above", func(w *world) {
+			write(w.t, w.in("workspace"), files{"f": place("[local]\none\ntwo\nthree\nurl = old\nfour\nfive\nsix\n")})
+			rebase(w)
+		}, "13 approved, 21 rejected, 29 "},
+		{"rebase onto lines within the surroundings", func(w *world) {
+			write(w.t, w.in("workspace"), files{"f": strings.Replace(place(""), "six\n[test]\none\n", "six\n[test]\nzero\none\n", 1)})
+			rebase(w)
+		}, "5 approved, 14 rejected, 22 "},
+		{"rebase onto a line beside a hunk", func(w *world) {
+			write(w.t, w.in("workspace"), files{"f": strings.Replace(place(""), "five\n", "5\n", 1)})
+			rebase(w)
+		}, "5 , 13 rejected, 21 "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := begin(t)
+			c.do(w)
+			if got := verdicts(w); got != c.want {
+				t.Errorf("the verdicts are %q, want %q", got, c.want)
+			}
+		})
 	}
 }

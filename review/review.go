@@ -478,9 +478,9 @@ func openerIn(root rootfs.Root, d Difference) opener {
 func revisionOf(changes []*Change) string {
 	var ids []string
 	for _, c := range changes {
-		ids = append(ids, string(c.Path)+"\x00"+c.ID+fmt.Sprint(c.Tree)+"\n")
+		ids = append(ids, string(c.Path), c.ID, fmt.Sprint(c.Tree))
 	}
-	return hunkID("revision", ids)
+	return idOf("revision.2", ids)
 }
 
 // checkRevision refuses a call that was made for another revision.
