@@ -27,14 +27,14 @@ func TestCheckpointFromTheShell(t *testing.T) {
 func TestApplyWithChecksFromTheShell(t *testing.T) {
 	s := execShell(t)
 	s.ok("exec", "panels/a", "--", "sh", "-c", "echo package edited > src/main.go")
-	code, _, stderr := s.run("apply", "--all", "--check", "cat src/main.go; exit 1", "panels/a")
+	code, _, stderr := s.run("apply", "--all", "--unseen", "--check", "cat src/main.go; exit 1", "panels/a")
 	if code != 1 || !strings.Contains(stderr, "package edited\n") || !strings.Contains(stderr, "exited with code 1") {
 		t.Errorf("exit %d, %q", code, stderr)
 	}
-	if code, _, stderr := s.run("apply", "--all", "--check", "true", "--dry-run", "panels/a"); code != 2 {
+	if code, _, stderr := s.run("apply", "--all", "--unseen", "--check", "true", "--dry-run", "panels/a"); code != 2 {
 		t.Errorf("exit %d, %q", code, stderr)
 	}
-	code, out, stderr := s.run("apply", "--all", "--check", "grep -q edited src/main.go", "--check-optional", "false", "panels/a")
+	code, out, stderr := s.run("apply", "--all", "--unseen", "--check", "grep -q edited src/main.go", "--check-optional", "false", "panels/a")
 	if code != 0 || !strings.Contains(out, "applied 1 file") || !strings.Contains(stderr, "check false: failed") {
 		t.Errorf("exit %d, %q, %q", code, out, stderr)
 	}

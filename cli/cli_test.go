@@ -42,6 +42,18 @@ type shell struct {
 	stdin string
 	// notes are the lines about panels that were made.
 	notes string
+	// home is the user's home directory, made when it is needed.
+	home string
+}
+
+func (s *shell) getenv(key string) string {
+	if value, ok := s.env[key]; ok || key != "HOME" {
+		return value
+	}
+	if s.home == "" {
+		s.home = s.t.TempDir()
+	}
+	return s.home
 }
 
 func serve(t *testing.T) *shell {
@@ -58,7 +70,7 @@ func (s *shell) run(args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	root := cli.Root(cli.Env{
 		Stdin: strings.NewReader(s.stdin), Stdout: &out, Stderr: &errs, Dir: s.dir, Version: "0.0.0-test",
-		Getenv: func(k string) string { return s.env[k] },
+		Getenv: s.getenv,
 	})
 	code = cli.Run(s.t.Context(), root, args)
 	for line := range strings.Lines(errs.String()) {
@@ -414,10 +426,11 @@ func TestReviewAsAPanel(t *testing.T) {
 		t.Errorf("panel list: %s", got)
 	}
 	as(plain)
-	if code, _, errs := s.run("approve", "ctx_panels~test", "note"); code != 1 || !strings.Contains(errs, "EACCES") || !strings.Contains(errs, "--review") {
+	if code, _, errs := s.run("approve", "ctx_panels~test", "note", "--unseen"); code != 1 || !strings.Contains(errs, "EACCES") || !strings.Contains(errs, "--review") {
 		t.Errorf("a panel without the right approves: exit %d, %s", code, errs)
 	}
 	as(reviewer)
+	s.ok("diff", "ctx_panels~test")
 	s.ok("approve", "ctx_panels~test", "note")
 	s.ok("apply", "ctx_panels~test")
 	if got := s.ok("context", "info"); !strings.Contains(got, "review") {

@@ -35,7 +35,7 @@ func TestApplyWithACommit(t *testing.T) {
 		"name of a branch": {"--branch", "a..b", "-m", "m"},
 		"--hooks needs":    {"--branch", "x", "-m", "m", "--hooks"},
 	} {
-		code, _, errs := s.run(append([]string{"apply", "a", "--all"}, args...)...)
+		code, _, errs := s.run(append([]string{"apply", "a", "--all", "--unseen"}, args...)...)
 		if code == 0 || !strings.Contains(errs, want) {
 			t.Errorf("apply %v: exit %d, %q, want %q", args, code, errs, want)
 		}
@@ -47,12 +47,12 @@ func TestApplyWithACommit(t *testing.T) {
 		{"/  would be committed to main, by Owner <owner@example.com>", []string{"--commit", "-m", "m", "--dry-run"}},
 		{" on side, by Owner <owner@example.com>", []string{"--branch", "side", "-m", "m", "--trailer", "Reviewed-by: R <r@example.com>"}},
 	} {
-		if out := s.ok(append([]string{"apply", "a", "--all"}, c.args...)...); !strings.Contains(out, c.want) {
+		if out := s.ok(append([]string{"apply", "a", "--all", "--unseen"}, c.args...)...); !strings.Contains(out, c.want) {
 			t.Errorf("apply %v printed %q", c.args, out)
 		}
 	}
 	put("two\n")
-	code, _, errs := s.run("apply", "a", "--all", "--commit", "-m", "m") // main does not have what side has
+	code, _, errs := s.run("apply", "a", "--all", "--unseen", "--commit", "-m", "m") // main does not have what side has
 	if code == 0 || !strings.Contains(errs, "src/new.go") {
 		t.Errorf("a commit of a change of another branch: exit %d, %q", code, errs)
 	}
@@ -62,7 +62,7 @@ func TestApplyWithACommit(t *testing.T) {
 	if out := s.ok("undo", "1"); !strings.Contains(out, "undone") {
 		t.Errorf("undo printed %q", out)
 	}
-	if out := s.ok("apply", "a", "--all", "--commit", "-m", "m", "--author", "A <a@example.com>"); !strings.Contains(out, " on main, by A <a@example.com>") {
+	if out := s.ok("apply", "a", "--all", "--unseen", "--commit", "-m", "m", "--author", "A <a@example.com>"); !strings.Contains(out, " on main, by A <a@example.com>") {
 		t.Errorf("apply --commit printed %q", out)
 	}
 	if code, _, errs := s.run("undo", "3", "-m", "m"); code == 0 || !strings.Contains(errs, "need --commit") {
@@ -79,7 +79,7 @@ func TestApplyWithACommit(t *testing.T) {
 		if err := os.WriteFile(hook, []byte("#!/bin/sh\n"+c.script+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if _, out, errs := s.run("apply", "a", "--all", "--commit", "-m", "m", "--hooks"); !strings.Contains(out+errs, c.want) {
+		if _, out, errs := s.run("apply", "a", "--all", "--unseen", "--commit", "-m", "m", "--hooks"); !strings.Contains(out+errs, c.want) {
 			t.Errorf("apply --hooks printed %q and %q, want %q", out, errs, c.want)
 		}
 	}

@@ -40,32 +40,44 @@ func (a *app) diffCommand() *cobra.Command {
 			req.Lines = -1
 		}
 		if stat || names {
-			return a.listDiff(ctx, r, req, stat)
+			return a.listDiff(ctx, c, r, req, stat)
 		}
-		return r.Patch(ctx, a.patchWriter(), req)
+		changes, err := r.Patch(ctx, a.patchWriter(), req)
+		if err != nil || !ofBase(req) {
+			return err
+		}
+		return a.looksAt(c, r.ContextID()).shown(a, args, changes)
 	})
 	return cmd
 }
 
-func (a *app) listDiff(ctx context.Context, r *client.Review, req *ctxfsv1.GetDiffRequest, stat bool) error {
+// ofBase reports whether a difference leads from the base to the context, which is what is decided on.
+func ofBase(req *ctxfsv1.GetDiffRequest) bool {
+	return req.GetAgainst() == nil && req.GetJournalId() == 0
+}
+
+func (a *app) listDiff(ctx context.Context, c *client.Client, r *client.Review, req *ctxfsv1.GetDiffRequest, stat bool) error {
 	changes, summary, err := r.Changes(ctx, &ctxfsv1.ListChangesRequest{Paths: req.GetPaths(), Ignored: req.GetIgnored(), Against: req.GetAgainst(), JournalId: req.GetJournalId()})
 	if err != nil {
 		return err
 	}
-	for _, c := range changes {
+	for _, change := range changes {
 		if !stat {
-			err = a.printf("%s\t%s\n", changeLetter(c), showPath(c.GetPath(), c.GetRawPath()))
+			err = a.printf("%s\t%s\n", changeLetter(change), showPath(change.GetPath(), change.GetRawPath()))
 		} else {
-			err = a.printf(" %s | %s\n", showPath(c.GetPath(), c.GetRawPath()), lineCounts(c))
+			err = a.printf(" %s | %s\n", showPath(change.GetPath(), change.GetRawPath()), lineCounts(change))
 		}
 		if err != nil {
 			return err
 		}
 	}
 	if stat {
-		return a.printf(" %s\n", heading(summary))
+		err = a.printf(" %s\n", heading(summary))
 	}
-	return nil
+	if err != nil || !ofBase(req) {
+		return err
+	}
+	return a.looksAt(c, r.ContextID()).shown(a, req.GetPaths(), changes)
 }
 
 // Colours of a diff on a terminal, as git has them.

@@ -170,15 +170,18 @@ func orNil(s string) *string {
 	return &s
 }
 
-// errorCode is an errno's name, the reason of a GitError, or one of these: USAGE, NO_SERVER, TIMEOUT, CANCELED, TRANSPORT, FAILED.
+// errorCode is an errno's name, the reason of a GitError or a ReviewError, or one of these: USAGE, NO_SERVER, TIMEOUT, CANCELED, TRANSPORT, FAILED.
 func errorCode(err error) string {
 	var e *fserr.Error
 	var wrong *usageError
 	var lost *client.TransportError
 	var git *client.GitError
+	var review *client.ReviewError
 	switch {
 	case errors.As(err, &git):
 		return git.Reason
+	case errors.As(err, &review):
+		return review.Reason
 	case errors.As(err, &wrong):
 		return "USAGE"
 	case noServer(err):
@@ -286,6 +289,9 @@ var commandWords = strings.NewReplacer(
 	"or use FsService/ReadStream", "or use 'ctxfs get'",
 	"use FsService/ReadStream and WriteStream", "use 'ctxfs get' and 'ctxfs put'",
 	"FsService/ReadStream", "'ctxfs get'",
+	"list the changes again", "look again with 'ctxfs changes'",
+	"these changed since they were seen", "changed since you looked",
+	"show the difference again", "look again with 'ctxfs diff', or give --unseen",
 	"GitStatus lists", "'ctxfs git status' lists",
 )
 

@@ -194,7 +194,7 @@ func TestJSONIsAsDocumented(t *testing.T) {
 			continue
 		}
 		args := strings.Fields(strings.NewReplacer("LOCAL", local, "STAGED", staged, "COMMIT", commit).Replace(line))
-		code, out, errs := jsonOf(t, ws, args...)
+		code, out, errs := jsonOf(t, ws, local, args...)
 		if code != 0 {
 			t.Errorf("%s: exit %d, %s", line, code, errs)
 			continue
@@ -217,7 +217,7 @@ func TestJSONIsAsDocumented(t *testing.T) {
 }
 
 // jsonOf runs a command; watch and feed see their own change.
-func jsonOf(t *testing.T, ws string, args ...string) (code int, out, errs string) {
+func jsonOf(t *testing.T, ws, home string, args ...string) (code int, out, errs string) {
 	t.Helper()
 	if slices.Contains(args, "watch") || slices.Contains(args, "feed") && !slices.Contains(args, "--no-follow") {
 		s := &shell{t: t, dir: ws, env: map[string]string{"CTXFS_PANEL": "json"}}
@@ -229,7 +229,7 @@ func jsonOf(t *testing.T, ws string, args ...string) (code int, out, errs string
 				done = true
 				s.ok("mkdir", "/d/seen")
 			}
-		}), Stderr: os.Stderr, Dir: ws, Getenv: func(k string) string { return s.env[k] }})
+		}), Stderr: os.Stderr, Dir: ws, Getenv: s.getenv})
 		return cli.Run(t.Context(), root, append([]string{"--json"}, args...)), text.String(), ""
 	}
 	if !slices.Contains(args, "--panel") {
@@ -241,7 +241,7 @@ func jsonOf(t *testing.T, ws string, args ...string) (code int, out, errs string
 			return ctxfs(t, ws, args...)
 		}
 	}
-	return (&shell{t: t, dir: ws}).run(args...)
+	return (&shell{t: t, dir: ws, home: home}).run(args...)
 }
 
 type writer func(p []byte)

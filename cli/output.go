@@ -122,12 +122,14 @@ func (a *app) printLine(v any) error {
 func (a *app) printProto(m proto.Message) error { return a.printJSON(jsonOf(m.ProtoReflect())) }
 
 // printProtos prints messages as a JSON array.
-func printProtos[M proto.Message](a *app, ms []M) error {
+func printProtos[M proto.Message](a *app, ms []M) error { return a.printJSON(jsonOfAll(ms)) }
+
+func jsonOfAll[M proto.Message](ms []M) []any {
 	list := make([]any, len(ms))
 	for i, m := range ms {
 		list[i] = jsonOf(m.ProtoReflect())
 	}
-	return a.printJSON(list)
+	return list
 }
 
 // member is a key of an object, and its value.

@@ -41,14 +41,17 @@ func (a *app) changesCommand() *cobra.Command {
 			"+ approved, - rejected, ± in part.",
 	}
 	cmd.Flags().BoolVar(&req.Ignored, "ignored", false, "list the files of new ignored directories one by one")
-	cmd.RunE = a.onReview(func(ctx context.Context, _ *client.Client, r *client.Review, args []string) error {
+	cmd.RunE = a.onReview(func(ctx context.Context, c *client.Client, r *client.Review, args []string) error {
 		req.Paths = args
 		changes, summary, err := r.Changes(ctx, req)
 		if err != nil {
 			return err
 		}
+		if err := a.looksAt(c, r.ContextID()).shown(a, args, changes); err != nil {
+			return err
+		}
 		if a.json {
-			return errors.Join(printProtos(a, changes))
+			return a.printJSON(object{{"changes", jsonOfAll(changes)}, {"summary", jsonOf(summary.ProtoReflect())}})
 		}
 		if err := a.printf("%s\n", heading(summary)); err != nil {
 			return err
@@ -158,7 +161,7 @@ type selection struct {
 }
 
 func (s *selection) flags(cmd *cobra.Command, verb string) {
-	cmd.Flags().BoolVar(&s.all, "all", false, verb+" all that is neither sensitive nor ignored")
+	cmd.Flags().BoolVar(&s.all, "all", false, verb+" all that is neither sensitive nor ignored, as a directory does")
 	cmd.Flags().StringSliceVar(&s.hunks, "hunk", nil, verb+" only these hunks of the one PATH, by their IDs")
 	cmd.Flags().StringVar(&s.patch, "patch", "", verb+" the hunks in this patch; - reads standard input")
 }
@@ -181,6 +184,15 @@ func (s *selection) of(a *app, paths []string) (*ctxfsv1.Selection, error) {
 	return nil, usagef("name paths, one path with --hunk, --patch, or --all")
 }
 
+// named is of for commands that need a selection.
+func (s *selection) named(a *app, paths []string) (*ctxfsv1.Selection, error) {
+	what, err := s.of(a, paths)
+	if err == nil && what == nil {
+		err = usagef("name paths, --patch or --all")
+	}
+	return what, err
+}
+
 func (a *app) readInput(name string) ([]byte, error) {
 	if name == "-" {
 		return io.ReadAll(a.env.Stdin)
@@ -190,19 +202,27 @@ func (a *app) readInput(name string) ([]byte, error) {
 
 func (a *app) decideCommand(verb, short string, decision ctxfsv1.Decision) *cobra.Command {
 	var sel selection
-	var comment string
+	var view viewing
+	req := &ctxfsv1.DecideRequest{Decision: decision}
 	cmd := &cobra.Command{Use: verb + " CONTEXT [PATH...]", Short: short, Args: usage(cobra.MinimumNArgs(1))}
 	sel.flags(cmd, verb)
-	cmd.Flags().StringVarP(&comment, "message", "m", "", "a remark that the panel can read")
-	cmd.RunE = a.onReview(func(ctx context.Context, _ *client.Client, r *client.Review, args []string) error {
-		what, err := sel.of(a, args)
-		if err == nil && what == nil {
-			err = usagef("name paths, --patch or --all")
+	approves := decision == ctxfsv1.Decision_DECISION_APPROVED
+	if approves {
+		view.flags(cmd, verb)
+	} else {
+		view.revisionFlag(cmd)
+	}
+	cmd.Flags().StringVarP(&req.Comment, "message", "m", "", "a remark that the panel can read")
+	cmd.RunE = a.onReview(func(ctx context.Context, c *client.Client, r *client.Review, args []string) error {
+		what, err := sel.named(a, args)
+		if err == nil && approves {
+			err = view.bind(a.looksAt(c, r.ContextID()), what)
 		}
 		if err != nil {
 			return err
 		}
-		done, err := r.Decide(ctx, what, decision, comment)
+		req.Selection, req.IfRevision = what, view.revision
+		done, err := r.Decide(ctx, req)
 		if err != nil {
 			return err
 		}
@@ -212,17 +232,24 @@ func (a *app) decideCommand(verb, short string, decision ctxfsv1.Decision) *cobr
 		if err := a.printf("%s: %s\n", verb+map[bool]string{true: "d", false: "ed"}[strings.HasSuffix(verb, "e")], files(int64(done.GetChanges()))); err != nil {
 			return err
 		}
-		return a.leftOut(done.GetLeftOut())
+		return a.leftOut(done)
 	})
 	return cmd
 }
 
-// leftOut names what --all does not take.
-func (a *app) leftOut(paths []string) error {
-	for _, p := range paths {
-		if err := a.printf("left out  %s: name it to decide on it\n", show(strings.TrimPrefix(p, "/"))); err != nil {
+// leftOut names what --all, or a directory, did not take.
+func (a *app) leftOut(done interface {
+	GetLeftOut() []*ctxfsv1.LeftOut
+	GetLeftOutCount() int32
+}) error {
+	named := done.GetLeftOut()
+	for _, l := range named {
+		if err := a.printf("left out  %s  %s\n", showPath(l.GetPath(), l.GetRawPath()), l.GetReason()); err != nil {
 			return err
 		}
+	}
+	if more := int64(done.GetLeftOutCount()) - int64(len(named)); more > 0 {
+		return a.printf("left out  %s more\n", files(more))
 	}
 	return nil
 }
@@ -247,30 +274,36 @@ func (a *app) submitCommand() *cobra.Command {
 
 func (a *app) applyCommand() *cobra.Command {
 	var sel selection
+	var view viewing
 	var commit committing
 	var check checking
 	req := &ctxfsv1.ApplyRequest{}
 	cmd := &cobra.Command{
 		Use: "apply CONTEXT [PATH...]", Short: "Merge approved changes into the workspace", Args: usage(cobra.MinimumNArgs(1)),
 		Long: "Merges what is approved into the workspace: all of it, or nothing if one file cannot be merged. Named paths, --hunk, --patch and --all are approved and\n" +
-			"applied in one step. What the workspace changed of the same files is kept. 'ctxfs undo' takes it back.\n\n" +
+			"applied in one step, if diff, changes or review have shown them as they are now. A directory and --all leave ignored and sensitive files out, and say so.\n" +
+			"What the workspace changed of the same files is kept. 'ctxfs undo' takes it back.\n\n" +
 			"With --commit the changes are committed as well; with --branch they are committed to a branch, and no file changes. The commit holds nothing\n" +
 			"that is not approved: your own changes and what you have staged stay out of it. No filter or signing program runs, and no hook without --hooks.",
 	}
 	sel.flags(cmd, "approve and apply")
+	view.flags(cmd, "approve and apply")
 	commit.flags(cmd)
 	check.flags(cmd)
 	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "only say what would be done")
 	cmd.Flags().BoolVar(&req.RefuseMerge, "no-merge", false, "apply nothing if the workspace has changed one of the files since")
-	cmd.RunE = a.onReview(func(ctx context.Context, _ *client.Client, r *client.Review, args []string) error {
+	cmd.RunE = a.onReview(func(ctx context.Context, c *client.Client, r *client.Review, args []string) error {
 		what, err := sel.of(a, args)
 		if err == nil {
 			err = commit.set(req)
 		}
+		if err == nil && !req.GetDryRun() {
+			err = view.bind(a.looksAt(c, r.ContextID()), what)
+		}
 		if err != nil {
 			return err
 		}
-		req.Selection, req.Approve = what, what != nil
+		req.Selection, req.Approve, req.IfRevision = what, what != nil, view.revision
 		checks, err := check.of(req)
 		if err != nil {
 			return err
@@ -287,7 +320,7 @@ func (a *app) applyCommand() *cobra.Command {
 		if a.json {
 			return a.printProto(done)
 		}
-		if err := a.printCommits(done.GetCommits()); err != nil {
+		if err := errors.Join(a.printCommits(done.GetCommits()), a.leftOut(done)); err != nil {
 			return err
 		}
 		return a.printApplied("applied", done.GetFiles(), done.GetJournalId())
@@ -331,22 +364,24 @@ func (a *app) printApplied(verb string, list []*ctxfsv1.AppliedFile, journal int
 
 func (a *app) discardCommand() *cobra.Command {
 	var sel selection
+	var view viewing
 	cmd := &cobra.Command{Use: "discard CONTEXT [PATH...]", Short: "Put back in the context what it was seeded with", Args: usage(cobra.MinimumNArgs(1))}
 	sel.flags(cmd, "discard")
+	view.revisionFlag(cmd)
 	cmd.RunE = a.onReview(func(ctx context.Context, _ *client.Client, r *client.Review, args []string) error {
-		what, err := sel.of(a, args)
-		if err == nil && what == nil {
-			err = usagef("name paths, --patch or --all")
-		}
+		what, err := sel.named(a, args)
 		if err != nil {
 			return err
 		}
-		done, err := r.Discard(ctx, what)
+		done, err := r.Discard(ctx, &ctxfsv1.DiscardRequest{Selection: what, IfRevision: view.revision})
 		if err != nil {
 			return a.refused(err)
 		}
 		if a.json {
 			return a.printProto(done)
+		}
+		if err := a.leftOut(done); err != nil {
+			return err
 		}
 		return a.printf("discarded %s; to take it back: ctxfs undo %d\n", files(int64(len(done.GetPaths()))), done.GetJournalId())
 	})

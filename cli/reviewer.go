@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,8 +17,8 @@ import (
 func (a *app) reviewCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "review CONTEXT [PATH...]", Short: "Decide on changes one by one, at a terminal", Args: usage(cobra.MinimumNArgs(1)),
-		RunE: a.onReview(func(ctx context.Context, _ *client.Client, r *client.Review, args []string) error {
-			return (&reviewer{a: a, r: r, in: bufio.NewScanner(a.env.Stdin)}).run(ctx, args)
+		RunE: a.onReview(func(ctx context.Context, c *client.Client, r *client.Review, args []string) error {
+			return (&reviewer{a: a, r: r, in: bufio.NewScanner(a.env.Stdin), looks: a.looksAt(c, r.ContextID())}).run(ctx, args)
 		}),
 	}
 }
@@ -27,6 +28,8 @@ type reviewer struct {
 	a  *app
 	r  *client.Review
 	in *bufio.Scanner
+	// looks remembers the files of which each hunk was shown.
+	looks looks
 	// approved and rejected count decisions.
 	approved, rejected int
 }
@@ -36,6 +39,8 @@ type question struct {
 	change *ctxfsv1.Change
 	hunk   *ctxfsv1.Hunk
 	n      int
+	// last is the change if this is its last question, nil otherwise.
+	last *ctxfsv1.Change
 }
 
 // errQuit ends a review without being an error.
@@ -60,7 +65,10 @@ func (v *reviewer) run(ctx context.Context, paths []string) error {
 			if len(all) > 0 && all[len(all)-1].change.GetPath() == c.GetPath() {
 				n = all[len(all)-1].n + 1
 			}
-			all = append(all, question{c, h, n})
+			if n > 1 {
+				all[len(all)-1].last = nil
+			}
+			all = append(all, question{c, h, n, c})
 		}
 		return nil
 	})
@@ -135,9 +143,9 @@ func (v *reviewer) decide(ctx context.Context, q question, d ctxfsv1.Decision, c
 	if q.hunk != nil {
 		c.HunkIds = []string{q.hunk.GetHunkId()}
 	}
-	_, err := v.r.Decide(ctx, &ctxfsv1.Selection{What: &ctxfsv1.Selection_Changes{
-		Changes: &ctxfsv1.SelectedChanges{Changes: []*ctxfsv1.SelectedChange{c}},
-	}}, d, comment)
+	_, err := v.r.Decide(ctx, &ctxfsv1.DecideRequest{Decision: d, Comment: comment, Selection: &ctxfsv1.Selection{
+		What: &ctxfsv1.Selection_Changes{Changes: &ctxfsv1.SelectedChanges{Changes: []*ctxfsv1.SelectedChange{c}}},
+	}})
 	return err
 }
 
@@ -149,10 +157,14 @@ func (v *reviewer) show(q question) error {
 	if text := remarks(q.change); text != "" {
 		head += "   " + text
 	}
-	if err := v.a.printf("\n%s\n", head); err != nil || q.hunk == nil {
+	err := v.a.printf("\n%s\n", head)
+	if err == nil && q.hunk != nil {
+		err = v.lines(q.hunk)
+	}
+	if err != nil || q.last == nil {
 		return err
 	}
-	return v.lines(q.hunk)
+	return v.looks.shown(v.a, []string{cmp.Or(string(q.last.GetRawPath()), q.last.GetPath())}, []*ctxfsv1.Change{q.last})
 }
 
 // lines prints a hunk with the line numbers of both versions.

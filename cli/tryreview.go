@@ -57,7 +57,7 @@ func (t *trial) approve(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	done, err := t.review.Decide(ctx, client.SelectHunks(t.review.path, hunk), ctxfsv1.Decision_DECISION_APPROVED, "")
+	done, err := t.review.Decide(ctx, &ctxfsv1.DecideRequest{Selection: client.SelectHunks(t.review.path, hunk), Decision: ctxfsv1.Decision_DECISION_APPROVED})
 	if err != nil {
 		return "", err
 	}

@@ -23,6 +23,9 @@ type reviewCaller interface {
 	reviews() ctxfsv1.ReviewServiceClient
 }
 
+// ContextID is the context's, "" for the panel's own.
+func (r *Review) ContextID() string { return r.id }
+
 // Review returns the review of a context. "" is the panel's own.
 func (c *Client) Review(contextID string) *Review { return &Review{c, contextID} }
 
@@ -148,16 +151,21 @@ func (r *Review) diff(ctx context.Context, req *ctxfsv1.GetDiffRequest, form ctx
 	})
 }
 
-// Patch writes what the context changed as text that git apply accepts.
-func (r *Review) Patch(ctx context.Context, w io.Writer, req *ctxfsv1.GetDiffRequest) error {
+// Patch writes what the context changed as text that git apply accepts, and returns the changes.
+func (r *Review) Patch(ctx context.Context, w io.Writer, req *ctxfsv1.GetDiffRequest) ([]*ctxfsv1.Change, error) {
 	stream, err := r.diff(ctx, req, ctxfsv1.DiffForm_DIFF_FORM_UNIFIED)
 	if err != nil {
-		return reviewError("getdiff", err)
+		return nil, reviewError("getdiff", err)
 	}
-	return reviewError("getdiff", each(stream, func(m *ctxfsv1.GetDiffResponse) error {
+	var changes []*ctxfsv1.Change
+	err = each(stream, func(m *ctxfsv1.GetDiffResponse) error {
+		if c := m.GetChange(); c != nil {
+			changes = append(changes, c)
+		}
 		_, err := w.Write(m.GetText())
 		return err
-	}))
+	})
+	return changes, reviewError("getdiff", err)
 }
 
 // ReadVersion writes one version of a file to w.
@@ -198,15 +206,17 @@ func (r *Review) Submit(ctx context.Context, title, message string) (*ctxfsv1.Su
 	return out, reviewError("submitreview", err)
 }
 
-// Discard puts the base's content back into the context.
-func (r *Review) Discard(ctx context.Context, sel *ctxfsv1.Selection) (*ctxfsv1.DiscardResponse, error) {
-	out, err := r.c.reviews().Discard(ctx, &ctxfsv1.DiscardRequest{ContextId: r.id, Selection: sel})
+// Discard puts the base's content back into the context. req's context is set.
+func (r *Review) Discard(ctx context.Context, req *ctxfsv1.DiscardRequest) (*ctxfsv1.DiscardResponse, error) {
+	req.ContextId = r.id
+	out, err := r.c.reviews().Discard(ctx, req)
 	return out, reviewError("discard", err)
 }
 
-// Decide approves or rejects changes.
-func (r *Review) Decide(ctx context.Context, sel *ctxfsv1.Selection, decision ctxfsv1.Decision, comment string) (*ctxfsv1.DecideResponse, error) {
-	out, err := r.c.reviews().Decide(ctx, &ctxfsv1.DecideRequest{ContextId: r.id, Selection: sel, Decision: decision, Comment: comment})
+// Decide approves or rejects changes. req's context is set.
+func (r *Review) Decide(ctx context.Context, req *ctxfsv1.DecideRequest) (*ctxfsv1.DecideResponse, error) {
+	req.ContextId = r.id
+	out, err := r.c.reviews().Decide(ctx, req)
 	return out, reviewError("decide", err)
 }
 

@@ -58,9 +58,12 @@ func (r *Reviews) Apply(ctx context.Context, req ApplyRequest) (*Entry, error) {
 			return e, err
 		}
 	}
-	steps, err := r.toApply(ctx, req)
+	steps, left, err := r.toApply(ctx, req)
 	if err != nil {
 		return nil, err
+	}
+	if len(steps) == 0 && len(left) > 0 {
+		return nil, nothingSelected(left)
 	}
 	if len(steps) == 0 {
 		return nil, refuse(NotApproved, nil, "nothing is approved", "approve changes first, or select some and approve them in one step")
@@ -71,7 +74,7 @@ func (r *Reviews) Apply(ctx context.Context, req ApplyRequest) (*Entry, error) {
 	if err := r.checkPlaces(ctx, req.Context, steps); err != nil {
 		return nil, err
 	}
-	e := &Entry{Kind: EntryApply, Context: req.Context, Actor: req.Actor, Steps: steps, RequestID: req.RequestID, Target: req.Target}
+	e := &Entry{Kind: EntryApply, Context: req.Context, Actor: req.Actor, Steps: steps, RequestID: req.RequestID, Target: req.Target, LeftOut: left}
 	if req.Checked != nil {
 		e.expected = req.Checked.Steps
 	}
@@ -115,14 +118,15 @@ func (r *Reviews) requested(id, request string) (*Entry, error) {
 	return nil, nil
 }
 
-// toApply lists the paths with their base and what it is to become.
-func (r *Reviews) toApply(ctx context.Context, req ApplyRequest) (steps []step, err error) {
+// toApply lists the paths with their base and what it is to become, and what the selection leaves out.
+func (r *Reviews) toApply(ctx context.Context, req ApplyRequest) (steps []step, left []LeftOut, err error) {
 	if req.Selection == nil || req.Selection.Approved {
-		return r.allApproved(ctx, req)
+		steps, err = r.allApproved(ctx, req)
+		return steps, nil, err
 	}
-	l, chosen, _, err := r.choose(ctx, req.Context, *req.Selection, req.IfRevision)
+	l, chosen, left, err := r.choose(ctx, req.Context, *req.Selection, req.IfRevision)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
 	var missing []Path
@@ -134,15 +138,15 @@ func (r *Reviews) toApply(ctx context.Context, req ApplyRequest) (steps []step, 
 		v := c.After
 		if c.hunks != nil {
 			if v, _, err = r.part(c.Path, c.Before, c.After, c.has); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 		steps = append(steps, applying(c.Path, c.Before, v))
 	}
 	if len(missing) > 0 {
-		return nil, refuse(NotApproved, missing, "the selection has changes that are not approved", "approve them first, or in one step")
+		return nil, nil, refuse(NotApproved, missing, "the selection has changes that are not approved", "approve them first, or in one step")
 	}
-	return steps, nil
+	return steps, left, nil
 }
 
 // applying returns the step that applies a change of the base.

@@ -13,8 +13,7 @@ import (
 // Decided says what Decide decided on.
 type Decided struct {
 	Changes, Hunks int
-	// LeftOut are the changes that Selection.All leaves out.
-	LeftOut []Path
+	LeftOut        []LeftOut
 }
 
 // DecideRequest of Decide.
@@ -41,9 +40,7 @@ func (r *Reviews) Decide(ctx context.Context, req DecideRequest) (out Decided, e
 		return out, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	for _, c := range left {
-		out.LeftOut = append(out.LeftOut, c.Path)
-	}
+	out.LeftOut = left
 	verdict := Verdict{Decision: req.Decision, Comment: req.Comment, Actor: req.Actor, At: time.Now().UTC()}
 	for _, c := range chosen {
 		out.Changes++
@@ -57,8 +54,8 @@ func (r *Reviews) Decide(ctx context.Context, req DecideRequest) (out Decided, e
 	return out, nil
 }
 
-// choose finds what a selection names, and keeps the contents of it. Close the List.
-func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevision string) (l *List, chosen []*choice, left []*Change, err error) {
+// choose finds what a selection names, and keeps the contents of it. left has what All, or a directory, leaves out. Close the List.
+func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevision string) (l *List, chosen []*choice, left []LeftOut, err error) {
 	scope, err := sel.scope()
 	if err != nil {
 		return nil, nil, nil, err
@@ -68,10 +65,12 @@ func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevisi
 		q = Query{Context: id, Ignored: false}
 	}
 	l, err = r.changes(ctx, q, func(root rootfs.Root, l *List) error {
-		chosen, left, err = sel.choose(l.Changes, func(c *Change) (*TextDiff, error) { return c.text(l.base, root) })
+		var out []*Change
+		chosen, out, err = sel.choose(l.Changes, func(c *Change) (*TextDiff, error) { return c.text(l.base, root) })
 		if err != nil {
 			return err
 		}
+		left = leftOuts(out)
 		return r.keep(root, chosen)
 	})
 	if err == nil {

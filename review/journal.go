@@ -52,6 +52,8 @@ type Entry struct {
 	UndoneBy int64 `json:"undone_by,omitempty"`
 	// Stale are the decisions that a Rebase has taken back. The journal does not keep them.
 	Stale []Stale `json:"-"`
+	// LeftOut are the changes that Selection.All, or a directory, left out. The journal does not keep them.
+	LeftOut []LeftOut `json:"-"`
 	// Command is what ran, for EntryExec.
 	Command string `json:"command,omitempty"`
 	// expected are the steps of a dry run that the entry must equal; nil for any.

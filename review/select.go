@@ -20,6 +20,8 @@ type Selection struct {
 	Changes  []Selected
 	// Patch is a unified diff, or one by git. Each of its hunks must be one that there is.
 	Patch []byte
+	// Seen, if it is not empty, has the IDs of the changes that All and Changes may select. Changes whose hunks are named need not be among them.
+	Seen []string
 }
 
 // Selected is a change, or hunks of one.
@@ -30,6 +32,21 @@ type Selected struct {
 	ChangeID string
 	// Hunks are IDs; none means the whole change.
 	Hunks []string
+}
+
+// LeftOut is a change that Selection.All, or a directory, leaves out.
+type LeftOut struct {
+	Path Path
+	// Reason is "ignored", "unstable", or a reason of Change.Sensitive or Change.Barred.
+	Reason string
+}
+
+func leftOuts(left []*Change) []LeftOut {
+	out := make([]LeftOut, len(left))
+	for i, c := range left {
+		out[i] = LeftOut{c.Path, c.leftOut()}
+	}
+	return out
 }
 
 // choice is a change that is selected, whole or in part.
@@ -62,26 +79,48 @@ func (s Selection) scope() ([]Path, error) {
 	return []Path{""}, nil
 }
 
-// choose finds what the selection names among the changes. left has what All leaves out. text returns the Text of a change with its lines.
+// choose finds what the selection names among the changes. left has what All, or a directory, leaves out. text returns the Text of a change with its
+// lines.
 func (s Selection) choose(changes []*Change, text func(*Change) (*TextDiff, error)) (chosen []*choice, left []*Change, err error) {
 	switch {
 	case s.Patch != nil:
 		chosen, err = choosePatch(changes, s.Patch, text)
 	case s.Changes != nil:
-		chosen, err = chooseNamed(changes, s.Changes)
+		chosen, left, err = chooseNamed(changes, s.Changes)
 	default:
-		for _, c := range changes {
-			if c.leftOut() == "" {
-				chosen = append(chosen, &choice{Change: c})
-			} else {
-				left = append(left, c)
-			}
-		}
+		chosen, left, err = chooseNamed(changes, []Selected{{}})
+	}
+	if err == nil {
+		err = s.checkSeen(chosen)
+	}
+	if err == nil {
+		err = allowed(chosen)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	return chosen, left, allowed(chosen)
+	return chosen, left, nil
+}
+
+// checkSeen refuses changes that the caller has not seen.
+func (s Selection) checkSeen(chosen []*choice) error {
+	if len(s.Seen) == 0 || s.Patch != nil {
+		return nil
+	}
+	seen := make(map[string]bool, len(s.Seen))
+	for _, id := range s.Seen {
+		seen[id] = true
+	}
+	var unseen []Path
+	for _, c := range chosen {
+		if c.hunks == nil && !seen[c.ID] {
+			unseen = append(unseen, c.Path)
+		}
+	}
+	if len(unseen) > 0 {
+		return refuse(StaleRevision, unseen, "these changed since they were seen", "show the difference again")
+	}
+	return nil
 }
 
 // allowed refuses what can never be applied, and what cannot be decided on now.
@@ -101,34 +140,60 @@ func allowed(chosen []*choice) error {
 	return nil
 }
 
-func chooseNamed(changes []*Change, named []Selected) ([]*choice, error) {
-	byPath := map[Path]*choice{}
+// chooseNamed finds what is named among the changes, and what the directories that are named leave out.
+func chooseNamed(changes []*Change, named []Selected) (chosen []*choice, left []*Change, err error) {
+	at, dirs := map[Path]*Change{}, map[Path]bool{"": true}
+	for _, c := range changes {
+		at[c.Path] = c
+		for dir := parentOf(c.Path); !dirs[dir]; dir = parentOf(dir) {
+			dirs[dir] = true
+		}
+	}
+	byPath, within := map[Path]*choice{}, map[Path]bool{}
 	var stale []Path
 	for _, s := range named {
 		if rule := BarredName(s.Path); rule != "" {
-			return nil, refuse(BarredPath, []Path{s.Path}, "the rule "+rule+" keeps it out of the workspace", "leave it out of the selection")
+			return nil, nil, refuse(BarredPath, []Path{s.Path}, "the rule "+rule+" keeps it out of the workspace", "leave it out of the selection")
 		}
-		if s.Path == "" || slices.ContainsFunc(changes, func(c *Change) bool { return c.Path != s.Path && isWithin(c.Path, s.Path) }) {
-			for _, c := range changes {
-				if isWithin(c.Path, s.Path) && (c.leftOut() == "" || c.leftOut() == "ignored") {
-					byPath[c.Path] = &choice{Change: c}
-				}
-			}
-			continue
-		}
-		i := slices.IndexFunc(changes, func(c *Change) bool { return c.Path == s.Path })
-		if i < 0 || (s.ChangeID != "" && changes[i].ID != s.ChangeID) {
+		switch c := at[s.Path]; {
+		case dirs[s.Path]:
+			within[s.Path] = true
+		case c == nil || (s.ChangeID != "" && c.ID != s.ChangeID):
 			stale = append(stale, s.Path)
-			continue
-		}
-		if err := take(byPath, changes[i], s.Hunks); err != nil {
-			return nil, err
+		default:
+			if err := take(byPath, c, s.Hunks); err != nil {
+				return nil, nil, err
+			}
 		}
 	}
 	if len(stale) > 0 {
-		return nil, refuse(StaleRevision, stale, "there is no such change any more", "list the changes again")
+		return nil, nil, refuse(StaleRevision, stale, "there is no such change any more", "list the changes again")
 	}
-	return sorted(byPath), nil
+	for _, c := range changes {
+		switch {
+		case byPath[c.Path] != nil || !(within[""] || within[c.Path] || below(c.Path, within)):
+		case c.leftOut() == "":
+			byPath[c.Path] = &choice{Change: c}
+		default:
+			left = append(left, c)
+		}
+	}
+	return sorted(byPath), left, nil
+}
+
+// parentOf returns the directory of a path; "" is the root.
+func parentOf(p Path) Path { return p[:max(0, strings.LastIndexByte(string(p), '/'))] }
+
+// nothingSelected refuses a selection that has no change.
+func nothingSelected(left []LeftOut) error {
+	if len(left) == 0 {
+		return refuse(StaleRevision, nil, "nothing is selected", "list the changes again")
+	}
+	paths := make([]Path, len(left))
+	for i, l := range left {
+		paths[i] = l.Path
+	}
+	return refuse(NotApproved, paths, "nothing is selected: ignored and sensitive files are selected by their own names alone", "name them one by one")
 }
 
 // take adds a change, or hunks of it.

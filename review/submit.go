@@ -123,12 +123,12 @@ func (r *Reviews) Discard(ctx context.Context, id string, sel Selection, ifRevis
 		return nil, err
 	}
 	defer unlock()
-	l, chosen, _, err := r.choose(ctx, id, sel, ifRevision)
+	l, chosen, left, err := r.choose(ctx, id, sel, ifRevision)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	e = &Entry{Kind: EntryDiscard, Context: id, Actor: actor, InContext: true}
+	e = &Entry{Kind: EntryDiscard, Context: id, Actor: actor, InContext: true, LeftOut: left}
 	for _, c := range chosen {
 		want := c.Before
 		if c.hunks != nil {
@@ -139,7 +139,7 @@ func (r *Reviews) Discard(ctx context.Context, id string, sel Selection, ifRevis
 		e.Steps = append(e.Steps, step{Path: c.Path, Before: c.After, After: want, Partly: !want.Same(c.Before), from: c.After, to: want})
 	}
 	if len(e.Steps) == 0 {
-		return nil, refuse(StaleRevision, nil, "nothing is selected", "list the changes again")
+		return nil, nothingSelected(left)
 	}
 	if err := r.inContext(ctx, e); err != nil {
 		return nil, err

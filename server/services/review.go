@@ -121,6 +121,9 @@ func contextLines(n int32) (int, error) {
 }
 
 func (s *Reviews) sendPatch(stream grpc.ServerStreamingServer[ctxfsv1.GetDiffResponse], l *review.List, c *review.Change, lines int) error {
+	if err := stream.Send(&ctxfsv1.GetDiffResponse{Event: &ctxfsv1.GetDiffResponse_Change{Change: changeToPB(l, c)}}); err != nil {
+		return err
+	}
 	return s.Reviews.Patch(stream.Context(), l, c, lines, chunks(func(p []byte) error {
 		return stream.Send(&ctxfsv1.GetDiffResponse{Event: &ctxfsv1.GetDiffResponse_Text{Text: p}})
 	}))
@@ -309,6 +312,7 @@ func (s *Reviews) Discard(ctx context.Context, req *ctxfsv1.DiscardRequest) (*ct
 		return nil, reviewStatus(err)
 	}
 	out := &ctxfsv1.DiscardResponse{JournalId: e.ID}
+	out.LeftOut, out.LeftOutCount = leftOutToPB(e.LeftOut)
 	for _, f := range e.Files() {
 		out.Paths = append(out.Paths, "/"+printable(f.Path))
 	}
@@ -336,10 +340,21 @@ func (s *Reviews) Decide(ctx context.Context, req *ctxfsv1.DecideRequest) (*ctxf
 		return nil, reviewStatus(err)
 	}
 	out := &ctxfsv1.DecideResponse{Changes: int32(done.Changes), Hunks: int32(done.Hunks)}
-	for _, p := range done.LeftOut {
-		out.LeftOut = append(out.LeftOut, "/"+printable(p))
-	}
+	out.LeftOut, out.LeftOutCount = leftOutToPB(done.LeftOut)
 	return out, nil
+}
+
+// maxLeftOut bounds the changes that an answer names as left out.
+const maxLeftOut = 100
+
+// leftOutToPB returns the first ones, and how many there are.
+func leftOutToPB(left []review.LeftOut) (out []*ctxfsv1.LeftOut, count int32) {
+	for _, l := range left[:min(len(left), maxLeftOut)] {
+		pb := &ctxfsv1.LeftOut{Reason: l.Reason}
+		pb.Path, pb.RawPath = virtual(l.Path)
+		out = append(out, pb)
+	}
+	return out, int32(len(left))
 }
 
 // Apply implements ReviewService.
@@ -356,7 +371,9 @@ func (s *Reviews) Apply(ctx context.Context, req *ctxfsv1.ApplyRequest) (*ctxfsv
 }
 
 func appliedToPB(e *review.Entry) *ctxfsv1.ApplyResponse {
-	return &ctxfsv1.ApplyResponse{JournalId: e.ID, Files: filesToPB(e), Commits: commitsToPB(e)}
+	out := &ctxfsv1.ApplyResponse{JournalId: e.ID, Files: filesToPB(e), Commits: commitsToPB(e)}
+	out.LeftOut, out.LeftOutCount = leftOutToPB(e.LeftOut)
+	return out
 }
 
 func (s *Reviews) applyOf(ctx context.Context, req *ctxfsv1.ApplyRequest) (apply review.ApplyRequest, err error) {
@@ -480,27 +497,24 @@ func (s *Reviews) Undo(ctx context.Context, req *ctxfsv1.UndoRequest) (*ctxfsv1.
 }
 
 func selectionOf(s *ctxfsv1.Selection) (*review.Selection, error) {
+	out := &review.Selection{Seen: s.GetSeen()}
 	switch what := s.GetWhat().(type) {
 	case *ctxfsv1.Selection_All:
-		if what.All {
-			return &review.Selection{All: true}, nil
-		}
+		out.All = what.All
 	case *ctxfsv1.Selection_Approved:
-		if what.Approved {
-			return &review.Selection{Approved: true}, nil
-		}
+		out.Approved = what.Approved
 	case *ctxfsv1.Selection_Patch:
-		return &review.Selection{Patch: what.Patch}, nil
+		out.Patch = what.Patch
+		return out, nil
 	case *ctxfsv1.Selection_Changes:
-		out := &review.Selection{}
 		for _, c := range what.Changes.GetChanges() {
 			out.Changes = append(out.Changes, review.Selected{Path: reviewPath(c.GetPath(), c.GetRawPath()), ChangeID: c.GetChangeId(), Hunks: c.GetHunkIds()})
 		}
-		if len(out.Changes) > 0 {
-			return out, nil
-		}
 	}
-	return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "nothing is selected", Hint: "set all, approved, changes or patch"}
+	if !out.All && !out.Approved && len(out.Changes) == 0 {
+		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "nothing is selected", Hint: "set all, approved, changes or patch"}
+	}
+	return out, nil
 }
 
 // Conversions.

@@ -16,7 +16,7 @@ export { FileHandle } from "./fs/handle.js";
 export { BigIntStats, StatFs, Stats } from "./fs/stats.js";
 export type { OpenSite, Site, SiteOptions } from "./pages/site.js";
 export {
-  Review, Reviewer, type ApplyOptions, type Check, type CheckEvent, type CommitOptions, type Decided, type DecideOptions, type DiffOptions, type JournalOptions, type ListOptions,
+  Review, Reviewer, type ApplyOptions, type Check, type CheckEvent, type CommitOptions, type Decided, type DecideOptions, type DiffOptions, type Discarded, type JournalOptions, type ListOptions,
   type RebaseOptions, type RevisionOptions,
 } from "./review/review.js";
 export type * from "./review/types.js";

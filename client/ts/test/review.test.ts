@@ -62,7 +62,7 @@ test("an edit is submitted, approved in part, applied and undone", async () => {
   expect(await review.state()).toMatchObject({ state: "submitted", submitted: { title: "Words for numbers", message: "as asked", revision } });
 
   const reviewer = server.review(editor.contextId);
-  expect(await reviewer.approve([{ path: "/app/main.txt", hunkIds: [first?.hunkId ?? ""] }])).toEqual({ changes: 1, hunks: 1, leftOut: [] });
+  expect(await reviewer.approve([{ path: "/app/main.txt", hunkIds: [first?.hunkId ?? ""] }])).toEqual({ changes: 1, hunks: 1, leftOut: [], leftOutCount: 0 });
   expect(await reviewer.reject(["/app/old.txt"], { comment: "keep it" })).toMatchObject({ changes: 1 });
   expect((await review.changes({ paths: ["/app/old.txt"] })).changes).toMatchObject([{ decision: "rejected", comment: "keep it" }]);
   expect((await review.readVersion("/app/main.txt", "approved")).toString()).toBe(numbers.replace("line 3\n", "line three\n"));
@@ -70,7 +70,7 @@ test("an edit is submitted, approved in part, applied and undone", async () => {
   await writeFile(inApp("main.txt"), numbers.replace("line 20\n", "the user's\n"));
   expect((await reviewer.changes()).drifted).toBe(1);
   expect((await reviewer.readVersion("/app/main.txt", "workspace")).toString()).toContain("the user's");
-  expect(await reviewer.apply({ dryRun: true })).toEqual({ journalId: 0, files: [{ path: "/app/main.txt", kind: "written", merged: true }], commits: [] });
+  expect(await reviewer.apply({ dryRun: true })).toEqual({ journalId: 0, files: [{ path: "/app/main.txt", kind: "written", merged: true }], commits: [], leftOut: [], leftOutCount: 0 });
   const { journalId, files } = await reviewer.apply({ requestId: "once" });
   expect(files).toEqual([{ path: "/app/main.txt", kind: "written", merged: true }]);
   expect(await reviewer.apply({ requestId: "once" })).toMatchObject({ journalId });
@@ -174,10 +174,13 @@ describe("a refusal is a CtxfsError", () => {
   test("for what is not approved, and for a revision that has passed", async () => {
     await edit();
     const reviewer = server.review(editor.contextId);
-    const { revision } = await reviewer.changes();
+    const { revision, changes: seen } = await reviewer.changes();
     await expect(reviewer.apply({ selection: "all" })).rejects.toMatchObject({ code: "NOT_APPROVED", conflicts: [] });
     await editor.fs.appendFile("/app/main.txt", "more\n");
     await expect(reviewer.approve("all", { ifRevision: revision })).rejects.toMatchObject({ code: "STALE_REVISION" });
+    await expect(reviewer.approve(["/app"], { seen })).rejects.toMatchObject({ code: "STALE_REVISION" });
+    await expect(reviewer.apply({ selection: "all", approve: true, seen })).rejects.toMatchObject({ code: "STALE_REVISION" });
+    expect(await reviewer.approve(["/app/new.bin"], { seen })).toMatchObject({ changes: 1 });
   });
 
   test("wrong arguments are told before anything is sent; an absent file is ENOENT", async () => {

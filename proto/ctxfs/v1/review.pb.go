@@ -326,7 +326,7 @@ type DiffForm int32
 const (
 	// As messages: a change, then its hunks.
 	DiffForm_DIFF_FORM_UNSPECIFIED DiffForm = 0
-	// As text that git apply accepts, binary files included.
+	// As text that git apply accepts, binary files included. Each change comes before its text.
 	DiffForm_DIFF_FORM_UNIFIED DiffForm = 1
 )
 
@@ -1296,8 +1296,8 @@ func (x *FileVersion) GetSha256() string {
 // A run of changed lines. Context lines around it are not part of it.
 type Hunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names the hunk. It covers the path, the lines, and up to three lines of the version before on each side; not the line numbers. Hunks of a
-	// file that are equal in all of this have ~2, ~3 appended.
+	// Names the hunk. It covers the path, the lines, before_start, and up to three lines of the version before on each side. Edits elsewhere in the
+	// context's file leave it alone. The same edit at another place of the file has another ID.
 	HunkId string `protobuf:"bytes,1,opt,name=hunk_id,json=hunkId,proto3" json:"hunk_id,omitempty"`
 	// The first line that it removes, from 1; for a hunk that removes none, the line after which it adds.
 	BeforeStart int32 `protobuf:"varint,2,opt,name=before_start,json=beforeStart,proto3" json:"before_start,omitempty"`
@@ -1496,7 +1496,11 @@ type Selection struct {
 	//	*Selection_Approved
 	//	*Selection_Changes
 	//	*Selection_Patch
-	What          isSelection_What `protobuf_oneof:"what"`
+	What isSelection_What `protobuf_oneof:"what"`
+	// The change_id of each change that the caller has seen. If it is not empty, the call fails with STALE_REVISION when the selection has another change,
+	// and does nothing. It says so for `all` and for directories, whose changes the caller does not name. It does not matter to `approved` and `patch`, and
+	// to changes of which hunk_ids are set: these name what was seen.
+	Seen          []string `protobuf:"bytes,5,rep,name=seen,proto3" json:"seen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1574,6 +1578,13 @@ func (x *Selection) GetPatch() []byte {
 	return nil
 }
 
+func (x *Selection) GetSeen() []string {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
 type isSelection_What interface {
 	isSelection_What()
 }
@@ -1606,6 +1617,70 @@ func (*Selection_Changes) isSelection_What() {}
 
 func (*Selection_Patch) isSelection_What() {}
 
+// A change that `all`, or a directory, does not select.
+type LeftOut struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The path, absolute in the context.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Takes path's place when it is not UTF-8.
+	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	// Why: "ignored", "unstable", or a value of Change.sensitive or Change.barred.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeftOut) Reset() {
+	*x = LeftOut{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeftOut) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeftOut) ProtoMessage() {}
+
+func (x *LeftOut) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeftOut.ProtoReflect.Descriptor instead.
+func (*LeftOut) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *LeftOut) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *LeftOut) GetRawPath() []byte {
+	if x != nil {
+		return x.RawPath
+	}
+	return nil
+}
+
+func (x *LeftOut) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // Changes that are named one by one.
 type SelectedChanges struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1617,7 +1692,7 @@ type SelectedChanges struct {
 
 func (x *SelectedChanges) Reset() {
 	*x = SelectedChanges{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[5]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +1704,7 @@ func (x *SelectedChanges) String() string {
 func (*SelectedChanges) ProtoMessage() {}
 
 func (x *SelectedChanges) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[5]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +1717,7 @@ func (x *SelectedChanges) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelectedChanges.ProtoReflect.Descriptor instead.
 func (*SelectedChanges) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{5}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SelectedChanges) GetChanges() []*SelectedChange {
@@ -1655,7 +1730,7 @@ func (x *SelectedChanges) GetChanges() []*SelectedChange {
 // A change, or hunks of it.
 type SelectedChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The path, absolute in the context. A directory selects what is below it, like `all`.
+	// The path, absolute in the context. A directory selects what `all` selects below it.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// Takes path's place when it is not UTF-8.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
@@ -1669,7 +1744,7 @@ type SelectedChange struct {
 
 func (x *SelectedChange) Reset() {
 	*x = SelectedChange{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[6]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1681,7 +1756,7 @@ func (x *SelectedChange) String() string {
 func (*SelectedChange) ProtoMessage() {}
 
 func (x *SelectedChange) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[6]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1694,7 +1769,7 @@ func (x *SelectedChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelectedChange.ProtoReflect.Descriptor instead.
 func (*SelectedChange) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{6}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SelectedChange) GetPath() string {
@@ -1744,7 +1819,7 @@ type ListChangesRequest struct {
 
 func (x *ListChangesRequest) Reset() {
 	*x = ListChangesRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[7]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1831,7 @@ func (x *ListChangesRequest) String() string {
 func (*ListChangesRequest) ProtoMessage() {}
 
 func (x *ListChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[7]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1844,7 @@ func (x *ListChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListChangesRequest.ProtoReflect.Descriptor instead.
 func (*ListChangesRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{7}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListChangesRequest) GetContextId() string {
@@ -1823,7 +1898,7 @@ type ListChangesResponse struct {
 
 func (x *ListChangesResponse) Reset() {
 	*x = ListChangesResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[8]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1835,7 +1910,7 @@ func (x *ListChangesResponse) String() string {
 func (*ListChangesResponse) ProtoMessage() {}
 
 func (x *ListChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[8]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1848,7 +1923,7 @@ func (x *ListChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListChangesResponse.ProtoReflect.Descriptor instead.
 func (*ListChangesResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{8}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListChangesResponse) GetEvent() isListChangesResponse_Event {
@@ -1922,7 +1997,7 @@ type ChangesSummary struct {
 
 func (x *ChangesSummary) Reset() {
 	*x = ChangesSummary{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[9]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1934,7 +2009,7 @@ func (x *ChangesSummary) String() string {
 func (*ChangesSummary) ProtoMessage() {}
 
 func (x *ChangesSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[9]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1947,7 +2022,7 @@ func (x *ChangesSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangesSummary.ProtoReflect.Descriptor instead.
 func (*ChangesSummary) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{9}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ChangesSummary) GetRevision() string {
@@ -2030,7 +2105,7 @@ type OtherContext struct {
 
 func (x *OtherContext) Reset() {
 	*x = OtherContext{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[10]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2042,7 +2117,7 @@ func (x *OtherContext) String() string {
 func (*OtherContext) ProtoMessage() {}
 
 func (x *OtherContext) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[10]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2055,7 +2130,7 @@ func (x *OtherContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OtherContext.ProtoReflect.Descriptor instead.
 func (*OtherContext) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{10}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *OtherContext) GetContextId() string {
@@ -2109,7 +2184,7 @@ type GetDiffRequest struct {
 
 func (x *GetDiffRequest) Reset() {
 	*x = GetDiffRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2121,7 +2196,7 @@ func (x *GetDiffRequest) String() string {
 func (*GetDiffRequest) ProtoMessage() {}
 
 func (x *GetDiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2134,7 +2209,7 @@ func (x *GetDiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDiffRequest.ProtoReflect.Descriptor instead.
 func (*GetDiffRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{11}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetDiffRequest) GetContextId() string {
@@ -2207,7 +2282,7 @@ type Against struct {
 
 func (x *Against) Reset() {
 	*x = Against{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2294,7 @@ func (x *Against) String() string {
 func (*Against) ProtoMessage() {}
 
 func (x *Against) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2307,7 @@ func (x *Against) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Against.ProtoReflect.Descriptor instead.
 func (*Against) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{12}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Against) GetWhat() isAgainst_What {
@@ -2329,7 +2404,7 @@ type GetDiffResponse struct {
 
 func (x *GetDiffResponse) Reset() {
 	*x = GetDiffResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +2416,7 @@ func (x *GetDiffResponse) String() string {
 func (*GetDiffResponse) ProtoMessage() {}
 
 func (x *GetDiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +2429,7 @@ func (x *GetDiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDiffResponse.ProtoReflect.Descriptor instead.
 func (*GetDiffResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{13}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetDiffResponse) GetEvent() isGetDiffResponse_Event {
@@ -2449,7 +2524,7 @@ type ReadVersionRequest struct {
 
 func (x *ReadVersionRequest) Reset() {
 	*x = ReadVersionRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2461,7 +2536,7 @@ func (x *ReadVersionRequest) String() string {
 func (*ReadVersionRequest) ProtoMessage() {}
 
 func (x *ReadVersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2474,7 +2549,7 @@ func (x *ReadVersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadVersionRequest.ProtoReflect.Descriptor instead.
 func (*ReadVersionRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{14}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReadVersionRequest) GetContextId() string {
@@ -2518,7 +2593,7 @@ type ReadVersionResponse struct {
 
 func (x *ReadVersionResponse) Reset() {
 	*x = ReadVersionResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[15]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2530,7 +2605,7 @@ func (x *ReadVersionResponse) String() string {
 func (*ReadVersionResponse) ProtoMessage() {}
 
 func (x *ReadVersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[15]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2543,7 +2618,7 @@ func (x *ReadVersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadVersionResponse.ProtoReflect.Descriptor instead.
 func (*ReadVersionResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{15}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReadVersionResponse) GetVersion() *FileVersion {
@@ -2571,7 +2646,7 @@ type GetReviewRequest struct {
 
 func (x *GetReviewRequest) Reset() {
 	*x = GetReviewRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[16]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2583,7 +2658,7 @@ func (x *GetReviewRequest) String() string {
 func (*GetReviewRequest) ProtoMessage() {}
 
 func (x *GetReviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[16]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2596,7 +2671,7 @@ func (x *GetReviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReviewRequest.ProtoReflect.Descriptor instead.
 func (*GetReviewRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{16}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetReviewRequest) GetContextId() string {
@@ -2630,7 +2705,7 @@ type GetReviewResponse struct {
 
 func (x *GetReviewResponse) Reset() {
 	*x = GetReviewResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[17]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2642,7 +2717,7 @@ func (x *GetReviewResponse) String() string {
 func (*GetReviewResponse) ProtoMessage() {}
 
 func (x *GetReviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[17]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2655,7 +2730,7 @@ func (x *GetReviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReviewResponse.ProtoReflect.Descriptor instead.
 func (*GetReviewResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{17}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetReviewResponse) GetState() ReviewState {
@@ -2718,7 +2793,7 @@ type WatchReviewRequest struct {
 
 func (x *WatchReviewRequest) Reset() {
 	*x = WatchReviewRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[18]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2730,7 +2805,7 @@ func (x *WatchReviewRequest) String() string {
 func (*WatchReviewRequest) ProtoMessage() {}
 
 func (x *WatchReviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[18]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2743,7 +2818,7 @@ func (x *WatchReviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchReviewRequest.ProtoReflect.Descriptor instead.
 func (*WatchReviewRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{18}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WatchReviewRequest) GetContextId() string {
@@ -2768,7 +2843,7 @@ type WatchReviewResponse struct {
 
 func (x *WatchReviewResponse) Reset() {
 	*x = WatchReviewResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[19]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2780,7 +2855,7 @@ func (x *WatchReviewResponse) String() string {
 func (*WatchReviewResponse) ProtoMessage() {}
 
 func (x *WatchReviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[19]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2793,7 +2868,7 @@ func (x *WatchReviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchReviewResponse.ProtoReflect.Descriptor instead.
 func (*WatchReviewResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{19}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WatchReviewResponse) GetEvent() ReviewEvent {
@@ -2832,7 +2907,7 @@ type SubmitReviewRequest struct {
 
 func (x *SubmitReviewRequest) Reset() {
 	*x = SubmitReviewRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[20]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2844,7 +2919,7 @@ func (x *SubmitReviewRequest) String() string {
 func (*SubmitReviewRequest) ProtoMessage() {}
 
 func (x *SubmitReviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[20]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2857,7 +2932,7 @@ func (x *SubmitReviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReviewRequest.ProtoReflect.Descriptor instead.
 func (*SubmitReviewRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{20}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SubmitReviewRequest) GetContextId() string {
@@ -2894,7 +2969,7 @@ type SubmitReviewResponse struct {
 
 func (x *SubmitReviewResponse) Reset() {
 	*x = SubmitReviewResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[21]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2906,7 +2981,7 @@ func (x *SubmitReviewResponse) String() string {
 func (*SubmitReviewResponse) ProtoMessage() {}
 
 func (x *SubmitReviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[21]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2919,7 +2994,7 @@ func (x *SubmitReviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReviewResponse.ProtoReflect.Descriptor instead.
 func (*SubmitReviewResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{21}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SubmitReviewResponse) GetRevision() string {
@@ -2951,7 +3026,7 @@ type DiscardRequest struct {
 
 func (x *DiscardRequest) Reset() {
 	*x = DiscardRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2963,7 +3038,7 @@ func (x *DiscardRequest) String() string {
 func (*DiscardRequest) ProtoMessage() {}
 
 func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2976,7 +3051,7 @@ func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardRequest.ProtoReflect.Descriptor instead.
 func (*DiscardRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{22}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DiscardRequest) GetContextId() string {
@@ -3006,14 +3081,18 @@ type DiscardResponse struct {
 	// The journal entry.
 	JournalId int64 `protobuf:"varint,1,opt,name=journal_id,json=journalId,proto3" json:"journal_id,omitempty"`
 	// The paths, absolute in the context.
-	Paths         []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
+	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
+	// Changes that `all`, or a directory, left out: the first 100.
+	LeftOut []*LeftOut `protobuf:"bytes,3,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	// How many were left out.
+	LeftOutCount  int32 `protobuf:"varint,4,opt,name=left_out_count,json=leftOutCount,proto3" json:"left_out_count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DiscardResponse) Reset() {
 	*x = DiscardResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3025,7 +3104,7 @@ func (x *DiscardResponse) String() string {
 func (*DiscardResponse) ProtoMessage() {}
 
 func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3038,7 +3117,7 @@ func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardResponse.ProtoReflect.Descriptor instead.
 func (*DiscardResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{23}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DiscardResponse) GetJournalId() int64 {
@@ -3053,6 +3132,20 @@ func (x *DiscardResponse) GetPaths() []string {
 		return x.Paths
 	}
 	return nil
+}
+
+func (x *DiscardResponse) GetLeftOut() []*LeftOut {
+	if x != nil {
+		return x.LeftOut
+	}
+	return nil
+}
+
+func (x *DiscardResponse) GetLeftOutCount() int32 {
+	if x != nil {
+		return x.LeftOutCount
+	}
+	return 0
 }
 
 // Request of Decide.
@@ -3074,7 +3167,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3086,7 +3179,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3099,7 +3192,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{24}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DecideRequest) GetContextId() string {
@@ -3144,15 +3237,17 @@ type DecideResponse struct {
 	Changes int32 `protobuf:"varint,1,opt,name=changes,proto3" json:"changes,omitempty"`
 	// The hunks that were decided on.
 	Hunks int32 `protobuf:"varint,2,opt,name=hunks,proto3" json:"hunks,omitempty"`
-	// Changes that `all` left out because they are barred, sensitive or ignored.
-	LeftOut       []string `protobuf:"bytes,3,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	// Changes that `all`, or a directory, left out: the first 100.
+	LeftOut []*LeftOut `protobuf:"bytes,3,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	// How many were left out.
+	LeftOutCount  int32 `protobuf:"varint,4,opt,name=left_out_count,json=leftOutCount,proto3" json:"left_out_count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DecideResponse) Reset() {
 	*x = DecideResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3164,7 +3259,7 @@ func (x *DecideResponse) String() string {
 func (*DecideResponse) ProtoMessage() {}
 
 func (x *DecideResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3177,7 +3272,7 @@ func (x *DecideResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideResponse.ProtoReflect.Descriptor instead.
 func (*DecideResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{25}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DecideResponse) GetChanges() int32 {
@@ -3194,11 +3289,18 @@ func (x *DecideResponse) GetHunks() int32 {
 	return 0
 }
 
-func (x *DecideResponse) GetLeftOut() []string {
+func (x *DecideResponse) GetLeftOut() []*LeftOut {
 	if x != nil {
 		return x.LeftOut
 	}
 	return nil
+}
+
+func (x *DecideResponse) GetLeftOutCount() int32 {
+	if x != nil {
+		return x.LeftOutCount
+	}
+	return 0
 }
 
 // Request of Apply.
@@ -3228,7 +3330,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3240,7 +3342,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3253,7 +3355,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{26}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ApplyRequest) GetContextId() string {
@@ -3336,7 +3438,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3348,7 +3450,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3361,7 +3463,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{27}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Check) GetArgv() []string {
@@ -3405,7 +3507,7 @@ type ApplyCheckedRequest struct {
 
 func (x *ApplyCheckedRequest) Reset() {
 	*x = ApplyCheckedRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3417,7 +3519,7 @@ func (x *ApplyCheckedRequest) String() string {
 func (*ApplyCheckedRequest) ProtoMessage() {}
 
 func (x *ApplyCheckedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3430,7 +3532,7 @@ func (x *ApplyCheckedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyCheckedRequest.ProtoReflect.Descriptor instead.
 func (*ApplyCheckedRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{28}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ApplyCheckedRequest) GetApply() *ApplyRequest {
@@ -3465,7 +3567,7 @@ type ApplyCheckedResponse struct {
 
 func (x *ApplyCheckedResponse) Reset() {
 	*x = ApplyCheckedResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3477,7 +3579,7 @@ func (x *ApplyCheckedResponse) String() string {
 func (*ApplyCheckedResponse) ProtoMessage() {}
 
 func (x *ApplyCheckedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3490,7 +3592,7 @@ func (x *ApplyCheckedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyCheckedResponse.ProtoReflect.Descriptor instead.
 func (*ApplyCheckedResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{29}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ApplyCheckedResponse) GetEvent() isApplyCheckedResponse_Event {
@@ -3579,7 +3681,7 @@ type CheckStarted struct {
 
 func (x *CheckStarted) Reset() {
 	*x = CheckStarted{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3591,7 +3693,7 @@ func (x *CheckStarted) String() string {
 func (*CheckStarted) ProtoMessage() {}
 
 func (x *CheckStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3604,7 +3706,7 @@ func (x *CheckStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckStarted.ProtoReflect.Descriptor instead.
 func (*CheckStarted) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{30}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CheckStarted) GetCheck() int32 {
@@ -3629,7 +3731,7 @@ type CheckEnded struct {
 
 func (x *CheckEnded) Reset() {
 	*x = CheckEnded{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3641,7 +3743,7 @@ func (x *CheckEnded) String() string {
 func (*CheckEnded) ProtoMessage() {}
 
 func (x *CheckEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3654,7 +3756,7 @@ func (x *CheckEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckEnded.ProtoReflect.Descriptor instead.
 func (*CheckEnded) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{31}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CheckEnded) GetCheck() int32 {
@@ -3701,7 +3803,7 @@ type CommitOptions struct {
 
 func (x *CommitOptions) Reset() {
 	*x = CommitOptions{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3713,7 +3815,7 @@ func (x *CommitOptions) String() string {
 func (*CommitOptions) ProtoMessage() {}
 
 func (x *CommitOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3726,7 +3828,7 @@ func (x *CommitOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitOptions.ProtoReflect.Descriptor instead.
 func (*CommitOptions) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{32}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CommitOptions) GetMessage() string {
@@ -3794,7 +3896,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3806,7 +3908,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3819,7 +3921,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{33}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Commit) GetRepository() string {
@@ -3879,14 +3981,18 @@ type ApplyResponse struct {
 	// What was done, by path: in the working tree or, for APPLY_TARGET_BRANCH, in the commits.
 	Files []*AppliedFile `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
 	// The commits, by repository.
-	Commits       []*Commit `protobuf:"bytes,3,rep,name=commits,proto3" json:"commits,omitempty"`
+	Commits []*Commit `protobuf:"bytes,3,rep,name=commits,proto3" json:"commits,omitempty"`
+	// Changes that `all`, or a directory, left out: the first 100.
+	LeftOut []*LeftOut `protobuf:"bytes,4,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	// How many were left out.
+	LeftOutCount  int32 `protobuf:"varint,5,opt,name=left_out_count,json=leftOutCount,proto3" json:"left_out_count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3898,7 +4004,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3911,7 +4017,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{34}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ApplyResponse) GetJournalId() int64 {
@@ -3935,6 +4041,20 @@ func (x *ApplyResponse) GetCommits() []*Commit {
 	return nil
 }
 
+func (x *ApplyResponse) GetLeftOut() []*LeftOut {
+	if x != nil {
+		return x.LeftOut
+	}
+	return nil
+}
+
+func (x *ApplyResponse) GetLeftOutCount() int32 {
+	if x != nil {
+		return x.LeftOutCount
+	}
+	return 0
+}
+
 // What Apply did to a path of the workspace, or Rebase to a path of the context.
 type AppliedFile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3952,7 +4072,7 @@ type AppliedFile struct {
 
 func (x *AppliedFile) Reset() {
 	*x = AppliedFile{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3964,7 +4084,7 @@ func (x *AppliedFile) String() string {
 func (*AppliedFile) ProtoMessage() {}
 
 func (x *AppliedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3977,7 +4097,7 @@ func (x *AppliedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedFile.ProtoReflect.Descriptor instead.
 func (*AppliedFile) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{35}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AppliedFile) GetPath() string {
@@ -4027,7 +4147,7 @@ type ListJournalRequest struct {
 
 func (x *ListJournalRequest) Reset() {
 	*x = ListJournalRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4039,7 +4159,7 @@ func (x *ListJournalRequest) String() string {
 func (*ListJournalRequest) ProtoMessage() {}
 
 func (x *ListJournalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4052,7 +4172,7 @@ func (x *ListJournalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJournalRequest.ProtoReflect.Descriptor instead.
 func (*ListJournalRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{36}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListJournalRequest) GetContextId() string {
@@ -4103,7 +4223,7 @@ type ListJournalResponse struct {
 
 func (x *ListJournalResponse) Reset() {
 	*x = ListJournalResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4115,7 +4235,7 @@ func (x *ListJournalResponse) String() string {
 func (*ListJournalResponse) ProtoMessage() {}
 
 func (x *ListJournalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4128,7 +4248,7 @@ func (x *ListJournalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJournalResponse.ProtoReflect.Descriptor instead.
 func (*ListJournalResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{37}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListJournalResponse) GetEntries() []*JournalEntry {
@@ -4174,7 +4294,7 @@ type JournalEntry struct {
 
 func (x *JournalEntry) Reset() {
 	*x = JournalEntry{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4186,7 +4306,7 @@ func (x *JournalEntry) String() string {
 func (*JournalEntry) ProtoMessage() {}
 
 func (x *JournalEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4199,7 +4319,7 @@ func (x *JournalEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalEntry.ProtoReflect.Descriptor instead.
 func (*JournalEntry) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{38}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *JournalEntry) GetJournalId() int64 {
@@ -4288,7 +4408,7 @@ type UndoRequest struct {
 
 func (x *UndoRequest) Reset() {
 	*x = UndoRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4300,7 +4420,7 @@ func (x *UndoRequest) String() string {
 func (*UndoRequest) ProtoMessage() {}
 
 func (x *UndoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4313,7 +4433,7 @@ func (x *UndoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoRequest.ProtoReflect.Descriptor instead.
 func (*UndoRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{39}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *UndoRequest) GetJournalId() int64 {
@@ -4352,7 +4472,7 @@ type UndoResponse struct {
 
 func (x *UndoResponse) Reset() {
 	*x = UndoResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4364,7 +4484,7 @@ func (x *UndoResponse) String() string {
 func (*UndoResponse) ProtoMessage() {}
 
 func (x *UndoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4377,7 +4497,7 @@ func (x *UndoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoResponse.ProtoReflect.Descriptor instead.
 func (*UndoResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{40}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *UndoResponse) GetJournalId() int64 {
@@ -4416,7 +4536,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4428,7 +4548,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4441,7 +4561,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{41}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Conflict) GetPath() string {
@@ -4482,7 +4602,7 @@ type RebaseRequest struct {
 
 func (x *RebaseRequest) Reset() {
 	*x = RebaseRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4494,7 +4614,7 @@ func (x *RebaseRequest) String() string {
 func (*RebaseRequest) ProtoMessage() {}
 
 func (x *RebaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4507,7 +4627,7 @@ func (x *RebaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebaseRequest.ProtoReflect.Descriptor instead.
 func (*RebaseRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{42}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RebaseRequest) GetContextId() string {
@@ -4556,7 +4676,7 @@ type RebaseResponse struct {
 
 func (x *RebaseResponse) Reset() {
 	*x = RebaseResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[43]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4568,7 +4688,7 @@ func (x *RebaseResponse) String() string {
 func (*RebaseResponse) ProtoMessage() {}
 
 func (x *RebaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[43]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4581,7 +4701,7 @@ func (x *RebaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebaseResponse.ProtoReflect.Descriptor instead.
 func (*RebaseResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{43}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RebaseResponse) GetJournalId() int64 {
@@ -4637,7 +4757,7 @@ type RecordedConflict struct {
 
 func (x *RecordedConflict) Reset() {
 	*x = RecordedConflict{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[44]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4649,7 +4769,7 @@ func (x *RecordedConflict) String() string {
 func (*RecordedConflict) ProtoMessage() {}
 
 func (x *RecordedConflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[44]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4662,7 +4782,7 @@ func (x *RecordedConflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordedConflict.ProtoReflect.Descriptor instead.
 func (*RecordedConflict) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{44}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RecordedConflict) GetPath() string {
@@ -4732,7 +4852,7 @@ type ListConflictsRequest struct {
 
 func (x *ListConflictsRequest) Reset() {
 	*x = ListConflictsRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[45]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4744,7 +4864,7 @@ func (x *ListConflictsRequest) String() string {
 func (*ListConflictsRequest) ProtoMessage() {}
 
 func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[45]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4757,7 +4877,7 @@ func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsRequest.ProtoReflect.Descriptor instead.
 func (*ListConflictsRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{45}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListConflictsRequest) GetContextId() string {
@@ -4778,7 +4898,7 @@ type ListConflictsResponse struct {
 
 func (x *ListConflictsResponse) Reset() {
 	*x = ListConflictsResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[46]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4790,7 +4910,7 @@ func (x *ListConflictsResponse) String() string {
 func (*ListConflictsResponse) ProtoMessage() {}
 
 func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[46]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4803,7 +4923,7 @@ func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsResponse.ProtoReflect.Descriptor instead.
 func (*ListConflictsResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{46}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListConflictsResponse) GetConflicts() []*RecordedConflict {
@@ -4835,7 +4955,7 @@ type ResolveConflictRequest struct {
 
 func (x *ResolveConflictRequest) Reset() {
 	*x = ResolveConflictRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[47]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4847,7 +4967,7 @@ func (x *ResolveConflictRequest) String() string {
 func (*ResolveConflictRequest) ProtoMessage() {}
 
 func (x *ResolveConflictRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[47]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4860,7 +4980,7 @@ func (x *ResolveConflictRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveConflictRequest.ProtoReflect.Descriptor instead.
 func (*ResolveConflictRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{47}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ResolveConflictRequest) GetContextId() string {
@@ -4918,7 +5038,7 @@ type ResolveConflictResponse struct {
 
 func (x *ResolveConflictResponse) Reset() {
 	*x = ResolveConflictResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[48]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4930,7 +5050,7 @@ func (x *ResolveConflictResponse) String() string {
 func (*ResolveConflictResponse) ProtoMessage() {}
 
 func (x *ResolveConflictResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[48]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4943,7 +5063,7 @@ func (x *ResolveConflictResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveConflictResponse.ProtoReflect.Descriptor instead.
 func (*ResolveConflictResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{48}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ResolveConflictResponse) GetJournalId() int64 {
@@ -5020,13 +5140,18 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x1d\n" +
 	"\n" +
 	"no_newline\x18\x04 \x01(\bR\tnoNewline\x12\x10\n" +
-	"\x03cut\x18\x05 \x01(\bR\x03cut\"\x94\x01\n" +
+	"\x03cut\x18\x05 \x01(\bR\x03cut\"\xa8\x01\n" +
 	"\tSelection\x12\x12\n" +
 	"\x03all\x18\x01 \x01(\bH\x00R\x03all\x12\x1c\n" +
 	"\bapproved\x18\x02 \x01(\bH\x00R\bapproved\x125\n" +
 	"\achanges\x18\x03 \x01(\v2\x19.ctxfs.v1.SelectedChangesH\x00R\achanges\x12\x16\n" +
-	"\x05patch\x18\x04 \x01(\fH\x00R\x05patchB\x06\n" +
-	"\x04what\"E\n" +
+	"\x05patch\x18\x04 \x01(\fH\x00R\x05patch\x12\x12\n" +
+	"\x04seen\x18\x05 \x03(\tR\x04seenB\x06\n" +
+	"\x04what\"P\n" +
+	"\aLeftOut\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
+	"\braw_path\x18\x02 \x01(\fR\arawPath\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"E\n" +
 	"\x0fSelectedChanges\x122\n" +
 	"\achanges\x18\x01 \x03(\v2\x18.ctxfs.v1.SelectedChangeR\achanges\"w\n" +
 	"\x0eSelectedChange\x12\x12\n" +
@@ -5134,11 +5259,13 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x121\n" +
 	"\tselection\x18\x02 \x01(\v2\x13.ctxfs.v1.SelectionR\tselection\x12\x1f\n" +
 	"\vif_revision\x18\x03 \x01(\tR\n" +
-	"ifRevision\"F\n" +
+	"ifRevision\"\x9a\x01\n" +
 	"\x0fDiscardResponse\x12\x1d\n" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12\x14\n" +
-	"\x05paths\x18\x02 \x03(\tR\x05paths\"\xcc\x01\n" +
+	"\x05paths\x18\x02 \x03(\tR\x05paths\x12,\n" +
+	"\bleft_out\x18\x03 \x03(\v2\x11.ctxfs.v1.LeftOutR\aleftOut\x12$\n" +
+	"\x0eleft_out_count\x18\x04 \x01(\x05R\fleftOutCount\"\xcc\x01\n" +
 	"\rDecideRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x121\n" +
@@ -5146,11 +5273,12 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\bdecision\x18\x03 \x01(\x0e2\x12.ctxfs.v1.DecisionR\bdecision\x12\x18\n" +
 	"\acomment\x18\x04 \x01(\tR\acomment\x12\x1f\n" +
 	"\vif_revision\x18\x05 \x01(\tR\n" +
-	"ifRevision\"[\n" +
+	"ifRevision\"\x94\x01\n" +
 	"\x0eDecideResponse\x12\x18\n" +
 	"\achanges\x18\x01 \x01(\x05R\achanges\x12\x14\n" +
-	"\x05hunks\x18\x02 \x01(\x05R\x05hunks\x12\x19\n" +
-	"\bleft_out\x18\x03 \x03(\tR\aleftOut\"\xd6\x02\n" +
+	"\x05hunks\x18\x02 \x01(\x05R\x05hunks\x12,\n" +
+	"\bleft_out\x18\x03 \x03(\v2\x11.ctxfs.v1.LeftOutR\aleftOut\x12$\n" +
+	"\x0eleft_out_count\x18\x04 \x01(\x05R\fleftOutCount\"\xd6\x02\n" +
 	"\fApplyRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x121\n" +
@@ -5202,12 +5330,14 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x06parent\x18\x04 \x01(\tR\x06parent\x12\x16\n" +
 	"\x06author\x18\x05 \x01(\tR\x06author\x12\x1c\n" +
 	"\tcommitter\x18\x06 \x01(\tR\tcommitter\x12\x14\n" +
-	"\x05hooks\x18\a \x03(\tR\x05hooks\"\x87\x01\n" +
+	"\x05hooks\x18\a \x03(\tR\x05hooks\"\xdb\x01\n" +
 	"\rApplyResponse\x12\x1d\n" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12+\n" +
 	"\x05files\x18\x02 \x03(\v2\x15.ctxfs.v1.AppliedFileR\x05files\x12*\n" +
-	"\acommits\x18\x03 \x03(\v2\x10.ctxfs.v1.CommitR\acommits\"\x7f\n" +
+	"\acommits\x18\x03 \x03(\v2\x10.ctxfs.v1.CommitR\acommits\x12,\n" +
+	"\bleft_out\x18\x04 \x03(\v2\x11.ctxfs.v1.LeftOutR\aleftOut\x12$\n" +
+	"\x0eleft_out_count\x18\x05 \x01(\x05R\fleftOutCount\"\x7f\n" +
 	"\vAppliedFile\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x12)\n" +
@@ -5429,7 +5559,7 @@ func file_ctxfs_v1_review_proto_rawDescGZIP() []byte {
 }
 
 var file_ctxfs_v1_review_proto_enumTypes = make([]protoimpl.EnumInfo, 15)
-var file_ctxfs_v1_review_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_ctxfs_v1_review_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_ctxfs_v1_review_proto_goTypes = []any{
 	(ChangeKind)(0),                 // 0: ctxfs.v1.ChangeKind
 	(ContentKind)(0),                // 1: ctxfs.v1.ContentKind
@@ -5451,53 +5581,54 @@ var file_ctxfs_v1_review_proto_goTypes = []any{
 	(*Hunk)(nil),                    // 17: ctxfs.v1.Hunk
 	(*DiffLine)(nil),                // 18: ctxfs.v1.DiffLine
 	(*Selection)(nil),               // 19: ctxfs.v1.Selection
-	(*SelectedChanges)(nil),         // 20: ctxfs.v1.SelectedChanges
-	(*SelectedChange)(nil),          // 21: ctxfs.v1.SelectedChange
-	(*ListChangesRequest)(nil),      // 22: ctxfs.v1.ListChangesRequest
-	(*ListChangesResponse)(nil),     // 23: ctxfs.v1.ListChangesResponse
-	(*ChangesSummary)(nil),          // 24: ctxfs.v1.ChangesSummary
-	(*OtherContext)(nil),            // 25: ctxfs.v1.OtherContext
-	(*GetDiffRequest)(nil),          // 26: ctxfs.v1.GetDiffRequest
-	(*Against)(nil),                 // 27: ctxfs.v1.Against
-	(*GetDiffResponse)(nil),         // 28: ctxfs.v1.GetDiffResponse
-	(*ReadVersionRequest)(nil),      // 29: ctxfs.v1.ReadVersionRequest
-	(*ReadVersionResponse)(nil),     // 30: ctxfs.v1.ReadVersionResponse
-	(*GetReviewRequest)(nil),        // 31: ctxfs.v1.GetReviewRequest
-	(*GetReviewResponse)(nil),       // 32: ctxfs.v1.GetReviewResponse
-	(*WatchReviewRequest)(nil),      // 33: ctxfs.v1.WatchReviewRequest
-	(*WatchReviewResponse)(nil),     // 34: ctxfs.v1.WatchReviewResponse
-	(*SubmitReviewRequest)(nil),     // 35: ctxfs.v1.SubmitReviewRequest
-	(*SubmitReviewResponse)(nil),    // 36: ctxfs.v1.SubmitReviewResponse
-	(*DiscardRequest)(nil),          // 37: ctxfs.v1.DiscardRequest
-	(*DiscardResponse)(nil),         // 38: ctxfs.v1.DiscardResponse
-	(*DecideRequest)(nil),           // 39: ctxfs.v1.DecideRequest
-	(*DecideResponse)(nil),          // 40: ctxfs.v1.DecideResponse
-	(*ApplyRequest)(nil),            // 41: ctxfs.v1.ApplyRequest
-	(*Check)(nil),                   // 42: ctxfs.v1.Check
-	(*ApplyCheckedRequest)(nil),     // 43: ctxfs.v1.ApplyCheckedRequest
-	(*ApplyCheckedResponse)(nil),    // 44: ctxfs.v1.ApplyCheckedResponse
-	(*CheckStarted)(nil),            // 45: ctxfs.v1.CheckStarted
-	(*CheckEnded)(nil),              // 46: ctxfs.v1.CheckEnded
-	(*CommitOptions)(nil),           // 47: ctxfs.v1.CommitOptions
-	(*Commit)(nil),                  // 48: ctxfs.v1.Commit
-	(*ApplyResponse)(nil),           // 49: ctxfs.v1.ApplyResponse
-	(*AppliedFile)(nil),             // 50: ctxfs.v1.AppliedFile
-	(*ListJournalRequest)(nil),      // 51: ctxfs.v1.ListJournalRequest
-	(*ListJournalResponse)(nil),     // 52: ctxfs.v1.ListJournalResponse
-	(*JournalEntry)(nil),            // 53: ctxfs.v1.JournalEntry
-	(*UndoRequest)(nil),             // 54: ctxfs.v1.UndoRequest
-	(*UndoResponse)(nil),            // 55: ctxfs.v1.UndoResponse
-	(*Conflict)(nil),                // 56: ctxfs.v1.Conflict
-	(*RebaseRequest)(nil),           // 57: ctxfs.v1.RebaseRequest
-	(*RebaseResponse)(nil),          // 58: ctxfs.v1.RebaseResponse
-	(*RecordedConflict)(nil),        // 59: ctxfs.v1.RecordedConflict
-	(*ListConflictsRequest)(nil),    // 60: ctxfs.v1.ListConflictsRequest
-	(*ListConflictsResponse)(nil),   // 61: ctxfs.v1.ListConflictsResponse
-	(*ResolveConflictRequest)(nil),  // 62: ctxfs.v1.ResolveConflictRequest
-	(*ResolveConflictResponse)(nil), // 63: ctxfs.v1.ResolveConflictResponse
-	(FileType)(0),                   // 64: ctxfs.v1.FileType
-	(*Output)(nil),                  // 65: ctxfs.v1.Output
-	(*Exit)(nil),                    // 66: ctxfs.v1.Exit
+	(*LeftOut)(nil),                 // 20: ctxfs.v1.LeftOut
+	(*SelectedChanges)(nil),         // 21: ctxfs.v1.SelectedChanges
+	(*SelectedChange)(nil),          // 22: ctxfs.v1.SelectedChange
+	(*ListChangesRequest)(nil),      // 23: ctxfs.v1.ListChangesRequest
+	(*ListChangesResponse)(nil),     // 24: ctxfs.v1.ListChangesResponse
+	(*ChangesSummary)(nil),          // 25: ctxfs.v1.ChangesSummary
+	(*OtherContext)(nil),            // 26: ctxfs.v1.OtherContext
+	(*GetDiffRequest)(nil),          // 27: ctxfs.v1.GetDiffRequest
+	(*Against)(nil),                 // 28: ctxfs.v1.Against
+	(*GetDiffResponse)(nil),         // 29: ctxfs.v1.GetDiffResponse
+	(*ReadVersionRequest)(nil),      // 30: ctxfs.v1.ReadVersionRequest
+	(*ReadVersionResponse)(nil),     // 31: ctxfs.v1.ReadVersionResponse
+	(*GetReviewRequest)(nil),        // 32: ctxfs.v1.GetReviewRequest
+	(*GetReviewResponse)(nil),       // 33: ctxfs.v1.GetReviewResponse
+	(*WatchReviewRequest)(nil),      // 34: ctxfs.v1.WatchReviewRequest
+	(*WatchReviewResponse)(nil),     // 35: ctxfs.v1.WatchReviewResponse
+	(*SubmitReviewRequest)(nil),     // 36: ctxfs.v1.SubmitReviewRequest
+	(*SubmitReviewResponse)(nil),    // 37: ctxfs.v1.SubmitReviewResponse
+	(*DiscardRequest)(nil),          // 38: ctxfs.v1.DiscardRequest
+	(*DiscardResponse)(nil),         // 39: ctxfs.v1.DiscardResponse
+	(*DecideRequest)(nil),           // 40: ctxfs.v1.DecideRequest
+	(*DecideResponse)(nil),          // 41: ctxfs.v1.DecideResponse
+	(*ApplyRequest)(nil),            // 42: ctxfs.v1.ApplyRequest
+	(*Check)(nil),                   // 43: ctxfs.v1.Check
+	(*ApplyCheckedRequest)(nil),     // 44: ctxfs.v1.ApplyCheckedRequest
+	(*ApplyCheckedResponse)(nil),    // 45: ctxfs.v1.ApplyCheckedResponse
+	(*CheckStarted)(nil),            // 46: ctxfs.v1.CheckStarted
+	(*CheckEnded)(nil),              // 47: ctxfs.v1.CheckEnded
+	(*CommitOptions)(nil),           // 48: ctxfs.v1.CommitOptions
+	(*Commit)(nil),                  // 49: ctxfs.v1.Commit
+	(*ApplyResponse)(nil),           // 50: ctxfs.v1.ApplyResponse
+	(*AppliedFile)(nil),             // 51: ctxfs.v1.AppliedFile
+	(*ListJournalRequest)(nil),      // 52: ctxfs.v1.ListJournalRequest
+	(*ListJournalResponse)(nil),     // 53: ctxfs.v1.ListJournalResponse
+	(*JournalEntry)(nil),            // 54: ctxfs.v1.JournalEntry
+	(*UndoRequest)(nil),             // 55: ctxfs.v1.UndoRequest
+	(*UndoResponse)(nil),            // 56: ctxfs.v1.UndoResponse
+	(*Conflict)(nil),                // 57: ctxfs.v1.Conflict
+	(*RebaseRequest)(nil),           // 58: ctxfs.v1.RebaseRequest
+	(*RebaseResponse)(nil),          // 59: ctxfs.v1.RebaseResponse
+	(*RecordedConflict)(nil),        // 60: ctxfs.v1.RecordedConflict
+	(*ListConflictsRequest)(nil),    // 61: ctxfs.v1.ListConflictsRequest
+	(*ListConflictsResponse)(nil),   // 62: ctxfs.v1.ListConflictsResponse
+	(*ResolveConflictRequest)(nil),  // 63: ctxfs.v1.ResolveConflictRequest
+	(*ResolveConflictResponse)(nil), // 64: ctxfs.v1.ResolveConflictResponse
+	(FileType)(0),                   // 65: ctxfs.v1.FileType
+	(*Output)(nil),                  // 66: ctxfs.v1.Output
+	(*Exit)(nil),                    // 67: ctxfs.v1.Exit
 }
 var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	0,  // 0: ctxfs.v1.Change.kind:type_name -> ctxfs.v1.ChangeKind
@@ -5505,98 +5636,101 @@ var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	16, // 2: ctxfs.v1.Change.before:type_name -> ctxfs.v1.FileVersion
 	16, // 3: ctxfs.v1.Change.after:type_name -> ctxfs.v1.FileVersion
 	2,  // 4: ctxfs.v1.Change.decision:type_name -> ctxfs.v1.Decision
-	64, // 5: ctxfs.v1.FileVersion.type:type_name -> ctxfs.v1.FileType
+	65, // 5: ctxfs.v1.FileVersion.type:type_name -> ctxfs.v1.FileType
 	18, // 6: ctxfs.v1.Hunk.lines:type_name -> ctxfs.v1.DiffLine
 	2,  // 7: ctxfs.v1.Hunk.decision:type_name -> ctxfs.v1.Decision
 	4,  // 8: ctxfs.v1.DiffLine.kind:type_name -> ctxfs.v1.LineKind
-	20, // 9: ctxfs.v1.Selection.changes:type_name -> ctxfs.v1.SelectedChanges
-	21, // 10: ctxfs.v1.SelectedChanges.changes:type_name -> ctxfs.v1.SelectedChange
-	27, // 11: ctxfs.v1.ListChangesRequest.against:type_name -> ctxfs.v1.Against
+	21, // 9: ctxfs.v1.Selection.changes:type_name -> ctxfs.v1.SelectedChanges
+	22, // 10: ctxfs.v1.SelectedChanges.changes:type_name -> ctxfs.v1.SelectedChange
+	28, // 11: ctxfs.v1.ListChangesRequest.against:type_name -> ctxfs.v1.Against
 	15, // 12: ctxfs.v1.ListChangesResponse.change:type_name -> ctxfs.v1.Change
-	24, // 13: ctxfs.v1.ListChangesResponse.summary:type_name -> ctxfs.v1.ChangesSummary
-	25, // 14: ctxfs.v1.ChangesSummary.other_contexts:type_name -> ctxfs.v1.OtherContext
+	25, // 13: ctxfs.v1.ListChangesResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	26, // 14: ctxfs.v1.ChangesSummary.other_contexts:type_name -> ctxfs.v1.OtherContext
 	5,  // 15: ctxfs.v1.GetDiffRequest.form:type_name -> ctxfs.v1.DiffForm
-	27, // 16: ctxfs.v1.GetDiffRequest.against:type_name -> ctxfs.v1.Against
+	28, // 16: ctxfs.v1.GetDiffRequest.against:type_name -> ctxfs.v1.Against
 	15, // 17: ctxfs.v1.GetDiffResponse.change:type_name -> ctxfs.v1.Change
 	17, // 18: ctxfs.v1.GetDiffResponse.hunk:type_name -> ctxfs.v1.Hunk
-	24, // 19: ctxfs.v1.GetDiffResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	25, // 19: ctxfs.v1.GetDiffResponse.summary:type_name -> ctxfs.v1.ChangesSummary
 	6,  // 20: ctxfs.v1.ReadVersionRequest.version:type_name -> ctxfs.v1.Version
 	16, // 21: ctxfs.v1.ReadVersionResponse.version:type_name -> ctxfs.v1.FileVersion
 	3,  // 22: ctxfs.v1.GetReviewResponse.state:type_name -> ctxfs.v1.ReviewState
-	24, // 23: ctxfs.v1.GetReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	25, // 23: ctxfs.v1.GetReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
 	7,  // 24: ctxfs.v1.WatchReviewResponse.event:type_name -> ctxfs.v1.ReviewEvent
-	24, // 25: ctxfs.v1.SubmitReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	25, // 25: ctxfs.v1.SubmitReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
 	19, // 26: ctxfs.v1.DiscardRequest.selection:type_name -> ctxfs.v1.Selection
-	19, // 27: ctxfs.v1.DecideRequest.selection:type_name -> ctxfs.v1.Selection
-	2,  // 28: ctxfs.v1.DecideRequest.decision:type_name -> ctxfs.v1.Decision
-	19, // 29: ctxfs.v1.ApplyRequest.selection:type_name -> ctxfs.v1.Selection
-	8,  // 30: ctxfs.v1.ApplyRequest.target:type_name -> ctxfs.v1.ApplyTarget
-	47, // 31: ctxfs.v1.ApplyRequest.commit:type_name -> ctxfs.v1.CommitOptions
-	41, // 32: ctxfs.v1.ApplyCheckedRequest.apply:type_name -> ctxfs.v1.ApplyRequest
-	42, // 33: ctxfs.v1.ApplyCheckedRequest.checks:type_name -> ctxfs.v1.Check
-	45, // 34: ctxfs.v1.ApplyCheckedResponse.started:type_name -> ctxfs.v1.CheckStarted
-	65, // 35: ctxfs.v1.ApplyCheckedResponse.output:type_name -> ctxfs.v1.Output
-	46, // 36: ctxfs.v1.ApplyCheckedResponse.ended:type_name -> ctxfs.v1.CheckEnded
-	49, // 37: ctxfs.v1.ApplyCheckedResponse.applied:type_name -> ctxfs.v1.ApplyResponse
-	66, // 38: ctxfs.v1.CheckEnded.exit:type_name -> ctxfs.v1.Exit
-	9,  // 39: ctxfs.v1.CommitOptions.hooks:type_name -> ctxfs.v1.CommitHooks
-	50, // 40: ctxfs.v1.ApplyResponse.files:type_name -> ctxfs.v1.AppliedFile
-	48, // 41: ctxfs.v1.ApplyResponse.commits:type_name -> ctxfs.v1.Commit
-	10, // 42: ctxfs.v1.AppliedFile.kind:type_name -> ctxfs.v1.AppliedKind
-	53, // 43: ctxfs.v1.ListJournalResponse.entries:type_name -> ctxfs.v1.JournalEntry
-	11, // 44: ctxfs.v1.JournalEntry.kind:type_name -> ctxfs.v1.JournalKind
-	50, // 45: ctxfs.v1.JournalEntry.files:type_name -> ctxfs.v1.AppliedFile
-	48, // 46: ctxfs.v1.JournalEntry.commits:type_name -> ctxfs.v1.Commit
-	47, // 47: ctxfs.v1.UndoRequest.commit:type_name -> ctxfs.v1.CommitOptions
-	50, // 48: ctxfs.v1.UndoResponse.files:type_name -> ctxfs.v1.AppliedFile
-	48, // 49: ctxfs.v1.UndoResponse.commits:type_name -> ctxfs.v1.Commit
-	12, // 50: ctxfs.v1.Conflict.kind:type_name -> ctxfs.v1.ConflictKind
-	13, // 51: ctxfs.v1.RebaseRequest.on_conflict:type_name -> ctxfs.v1.OnConflict
-	50, // 52: ctxfs.v1.RebaseResponse.files:type_name -> ctxfs.v1.AppliedFile
-	59, // 53: ctxfs.v1.RebaseResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
-	21, // 54: ctxfs.v1.RebaseResponse.stale:type_name -> ctxfs.v1.SelectedChange
-	12, // 55: ctxfs.v1.RecordedConflict.kind:type_name -> ctxfs.v1.ConflictKind
-	16, // 56: ctxfs.v1.RecordedConflict.base:type_name -> ctxfs.v1.FileVersion
-	16, // 57: ctxfs.v1.RecordedConflict.context:type_name -> ctxfs.v1.FileVersion
-	16, // 58: ctxfs.v1.RecordedConflict.workspace:type_name -> ctxfs.v1.FileVersion
-	59, // 59: ctxfs.v1.ListConflictsResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
-	14, // 60: ctxfs.v1.ResolveConflictRequest.resolution:type_name -> ctxfs.v1.Resolution
-	50, // 61: ctxfs.v1.ResolveConflictResponse.file:type_name -> ctxfs.v1.AppliedFile
-	22, // 62: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
-	26, // 63: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
-	29, // 64: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
-	31, // 65: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
-	33, // 66: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
-	35, // 67: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
-	37, // 68: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
-	39, // 69: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
-	41, // 70: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
-	43, // 71: ctxfs.v1.ReviewService.ApplyChecked:input_type -> ctxfs.v1.ApplyCheckedRequest
-	51, // 72: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
-	54, // 73: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
-	57, // 74: ctxfs.v1.ReviewService.Rebase:input_type -> ctxfs.v1.RebaseRequest
-	60, // 75: ctxfs.v1.ReviewService.ListConflicts:input_type -> ctxfs.v1.ListConflictsRequest
-	62, // 76: ctxfs.v1.ReviewService.ResolveConflict:input_type -> ctxfs.v1.ResolveConflictRequest
-	23, // 77: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
-	28, // 78: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
-	30, // 79: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
-	32, // 80: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
-	34, // 81: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
-	36, // 82: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
-	38, // 83: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
-	40, // 84: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
-	49, // 85: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
-	44, // 86: ctxfs.v1.ReviewService.ApplyChecked:output_type -> ctxfs.v1.ApplyCheckedResponse
-	52, // 87: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
-	55, // 88: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
-	58, // 89: ctxfs.v1.ReviewService.Rebase:output_type -> ctxfs.v1.RebaseResponse
-	61, // 90: ctxfs.v1.ReviewService.ListConflicts:output_type -> ctxfs.v1.ListConflictsResponse
-	63, // 91: ctxfs.v1.ReviewService.ResolveConflict:output_type -> ctxfs.v1.ResolveConflictResponse
-	77, // [77:92] is the sub-list for method output_type
-	62, // [62:77] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	20, // 27: ctxfs.v1.DiscardResponse.left_out:type_name -> ctxfs.v1.LeftOut
+	19, // 28: ctxfs.v1.DecideRequest.selection:type_name -> ctxfs.v1.Selection
+	2,  // 29: ctxfs.v1.DecideRequest.decision:type_name -> ctxfs.v1.Decision
+	20, // 30: ctxfs.v1.DecideResponse.left_out:type_name -> ctxfs.v1.LeftOut
+	19, // 31: ctxfs.v1.ApplyRequest.selection:type_name -> ctxfs.v1.Selection
+	8,  // 32: ctxfs.v1.ApplyRequest.target:type_name -> ctxfs.v1.ApplyTarget
+	48, // 33: ctxfs.v1.ApplyRequest.commit:type_name -> ctxfs.v1.CommitOptions
+	42, // 34: ctxfs.v1.ApplyCheckedRequest.apply:type_name -> ctxfs.v1.ApplyRequest
+	43, // 35: ctxfs.v1.ApplyCheckedRequest.checks:type_name -> ctxfs.v1.Check
+	46, // 36: ctxfs.v1.ApplyCheckedResponse.started:type_name -> ctxfs.v1.CheckStarted
+	66, // 37: ctxfs.v1.ApplyCheckedResponse.output:type_name -> ctxfs.v1.Output
+	47, // 38: ctxfs.v1.ApplyCheckedResponse.ended:type_name -> ctxfs.v1.CheckEnded
+	50, // 39: ctxfs.v1.ApplyCheckedResponse.applied:type_name -> ctxfs.v1.ApplyResponse
+	67, // 40: ctxfs.v1.CheckEnded.exit:type_name -> ctxfs.v1.Exit
+	9,  // 41: ctxfs.v1.CommitOptions.hooks:type_name -> ctxfs.v1.CommitHooks
+	51, // 42: ctxfs.v1.ApplyResponse.files:type_name -> ctxfs.v1.AppliedFile
+	49, // 43: ctxfs.v1.ApplyResponse.commits:type_name -> ctxfs.v1.Commit
+	20, // 44: ctxfs.v1.ApplyResponse.left_out:type_name -> ctxfs.v1.LeftOut
+	10, // 45: ctxfs.v1.AppliedFile.kind:type_name -> ctxfs.v1.AppliedKind
+	54, // 46: ctxfs.v1.ListJournalResponse.entries:type_name -> ctxfs.v1.JournalEntry
+	11, // 47: ctxfs.v1.JournalEntry.kind:type_name -> ctxfs.v1.JournalKind
+	51, // 48: ctxfs.v1.JournalEntry.files:type_name -> ctxfs.v1.AppliedFile
+	49, // 49: ctxfs.v1.JournalEntry.commits:type_name -> ctxfs.v1.Commit
+	48, // 50: ctxfs.v1.UndoRequest.commit:type_name -> ctxfs.v1.CommitOptions
+	51, // 51: ctxfs.v1.UndoResponse.files:type_name -> ctxfs.v1.AppliedFile
+	49, // 52: ctxfs.v1.UndoResponse.commits:type_name -> ctxfs.v1.Commit
+	12, // 53: ctxfs.v1.Conflict.kind:type_name -> ctxfs.v1.ConflictKind
+	13, // 54: ctxfs.v1.RebaseRequest.on_conflict:type_name -> ctxfs.v1.OnConflict
+	51, // 55: ctxfs.v1.RebaseResponse.files:type_name -> ctxfs.v1.AppliedFile
+	60, // 56: ctxfs.v1.RebaseResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
+	22, // 57: ctxfs.v1.RebaseResponse.stale:type_name -> ctxfs.v1.SelectedChange
+	12, // 58: ctxfs.v1.RecordedConflict.kind:type_name -> ctxfs.v1.ConflictKind
+	16, // 59: ctxfs.v1.RecordedConflict.base:type_name -> ctxfs.v1.FileVersion
+	16, // 60: ctxfs.v1.RecordedConflict.context:type_name -> ctxfs.v1.FileVersion
+	16, // 61: ctxfs.v1.RecordedConflict.workspace:type_name -> ctxfs.v1.FileVersion
+	60, // 62: ctxfs.v1.ListConflictsResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
+	14, // 63: ctxfs.v1.ResolveConflictRequest.resolution:type_name -> ctxfs.v1.Resolution
+	51, // 64: ctxfs.v1.ResolveConflictResponse.file:type_name -> ctxfs.v1.AppliedFile
+	23, // 65: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
+	27, // 66: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
+	30, // 67: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
+	32, // 68: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
+	34, // 69: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
+	36, // 70: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
+	38, // 71: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
+	40, // 72: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
+	42, // 73: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
+	44, // 74: ctxfs.v1.ReviewService.ApplyChecked:input_type -> ctxfs.v1.ApplyCheckedRequest
+	52, // 75: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
+	55, // 76: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
+	58, // 77: ctxfs.v1.ReviewService.Rebase:input_type -> ctxfs.v1.RebaseRequest
+	61, // 78: ctxfs.v1.ReviewService.ListConflicts:input_type -> ctxfs.v1.ListConflictsRequest
+	63, // 79: ctxfs.v1.ReviewService.ResolveConflict:input_type -> ctxfs.v1.ResolveConflictRequest
+	24, // 80: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
+	29, // 81: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
+	31, // 82: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
+	33, // 83: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
+	35, // 84: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
+	37, // 85: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
+	39, // 86: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
+	41, // 87: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
+	50, // 88: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
+	45, // 89: ctxfs.v1.ReviewService.ApplyChecked:output_type -> ctxfs.v1.ApplyCheckedResponse
+	53, // 90: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
+	56, // 91: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
+	59, // 92: ctxfs.v1.ReviewService.Rebase:output_type -> ctxfs.v1.RebaseResponse
+	62, // 93: ctxfs.v1.ReviewService.ListConflicts:output_type -> ctxfs.v1.ListConflictsResponse
+	64, // 94: ctxfs.v1.ReviewService.ResolveConflict:output_type -> ctxfs.v1.ResolveConflictResponse
+	80, // [80:95] is the sub-list for method output_type
+	65, // [65:80] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_review_proto_init() }
@@ -5613,23 +5747,23 @@ func file_ctxfs_v1_review_proto_init() {
 		(*Selection_Changes)(nil),
 		(*Selection_Patch)(nil),
 	}
-	file_ctxfs_v1_review_proto_msgTypes[8].OneofWrappers = []any{
+	file_ctxfs_v1_review_proto_msgTypes[9].OneofWrappers = []any{
 		(*ListChangesResponse_Change)(nil),
 		(*ListChangesResponse_Summary)(nil),
 	}
-	file_ctxfs_v1_review_proto_msgTypes[12].OneofWrappers = []any{
+	file_ctxfs_v1_review_proto_msgTypes[13].OneofWrappers = []any{
 		(*Against_Workspace)(nil),
 		(*Against_Revision)(nil),
 		(*Against_Snapshot)(nil),
 		(*Against_ContextId)(nil),
 	}
-	file_ctxfs_v1_review_proto_msgTypes[13].OneofWrappers = []any{
+	file_ctxfs_v1_review_proto_msgTypes[14].OneofWrappers = []any{
 		(*GetDiffResponse_Change)(nil),
 		(*GetDiffResponse_Hunk)(nil),
 		(*GetDiffResponse_Text)(nil),
 		(*GetDiffResponse_Summary)(nil),
 	}
-	file_ctxfs_v1_review_proto_msgTypes[29].OneofWrappers = []any{
+	file_ctxfs_v1_review_proto_msgTypes[30].OneofWrappers = []any{
 		(*ApplyCheckedResponse_Started)(nil),
 		(*ApplyCheckedResponse_Output)(nil),
 		(*ApplyCheckedResponse_Ended)(nil),
@@ -5641,7 +5775,7 @@ func file_ctxfs_v1_review_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_review_proto_rawDesc), len(file_ctxfs_v1_review_proto_rawDesc)),
 			NumEnums:      15,
-			NumMessages:   49,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

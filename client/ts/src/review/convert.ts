@@ -113,9 +113,19 @@ export function stepOf({ event, journalId }: pb.WatchReviewResponse): own.Review
   return { event: events[event], journalId: Number(journalId) };
 }
 
+/** What the answers of apply, undo and others have in common. */
+interface AppliedMessage {
+  journalId: bigint;
+  files: pb.AppliedFile[];
+  commits?: pb.Commit[];
+  leftOut?: pb.LeftOut[];
+  leftOutCount?: number;
+}
+
 /** Converts what apply or undo did. */
-export function appliedOf({ journalId, files, commits = [] }: { journalId: bigint; files: pb.AppliedFile[]; commits?: pb.Commit[] }): own.Applied {
+export function appliedOf({ journalId, files, commits = [], leftOut = [], leftOutCount = 0 }: AppliedMessage): own.Applied {
   return {
+    leftOut: leftOut.map(leftOutOf), leftOutCount,
     journalId: Number(journalId), files: files.map((f) => ({ ...pathOf(f), kind: appliedKinds[f.kind], merged: f.merged })),
     commits: commits.map(({ repository, commitId, ref, parent, author, committer }) => ({ repository, commitId, ref, parent, author, committer })),
   };
@@ -157,9 +167,14 @@ export function conflictsOf(details: readonly Any[]): own.Conflict[] {
   });
 }
 
+/** Converts a change that a selection left out. */
+export function leftOutOf(l: pb.LeftOut): own.LeftOut {
+  return { ...pathOf(l), reason: l.reason };
+}
+
 /** Makes the message of a selection. */
-export function selectionOf(given: own.Selection): pb.Selection {
-  return { $typeName: "ctxfs.v1.Selection", what: whatOf(given) };
+export function selectionOf(given: own.Selection, seen: readonly Pick<own.Change, "changeId">[] = []): pb.Selection {
+  return { $typeName: "ctxfs.v1.Selection", what: whatOf(given), seen: seen.map(({ changeId }) => changeId) };
 }
 
 function whatOf(given: own.Selection): pb.Selection["what"] {

@@ -6,10 +6,10 @@ import { OutputStream, type Exit } from "../gen/ctxfs/v1/exec_pb.js";
 import { ApplyTarget, CommitHooks, DiffForm } from "../gen/ctxfs/v1/review_pb.js";
 import type { Caller, RequestInit } from "../session/operations.js";
 import {
-  againstOf, appliedOf, changeOf, countsOf, decisionNumbers, entryOf, hunkOf, onConflicts, rebasedOf, recordedOf, resolutions, selectionOf, statusOf, stepOf, versions,
+  againstOf, appliedOf, changeOf, countsOf, decisionNumbers, entryOf, hunkOf, leftOutOf, onConflicts, rebasedOf, recordedOf, resolutions, selectionOf, statusOf, stepOf, versions,
 } from "./convert.js";
 import type {
-  Against, Applied, ChangeCounts, Changes, Decision, FileDiff, JournalEntry, Rebased, RecordedConflict, ReviewStatus, ReviewStep, Selection,
+  Against, Applied, Change, ChangeCounts, Changes, Decision, FileDiff, JournalEntry, LeftOut, Rebased, RecordedConflict, ReviewStatus, ReviewStep, Selection,
 } from "./types.js";
 
 /** Options of changes. */
@@ -32,6 +32,8 @@ export interface DiffOptions extends ListOptions {
 export interface RevisionOptions {
   /** Rejects with STALE_REVISION if the context's revision is another one. */
   ifRevision?: string | undefined;
+  /** The changes that were seen. Rejects with STALE_REVISION if the selection has another one; paths of directories and "all" may have any otherwise. */
+  seen?: readonly Pick<Change, "changeId">[] | undefined;
 }
 
 /** Options of decide, approve and reject. */
@@ -112,8 +114,17 @@ export interface Decided {
   /** The changes and hunks that were decided on. */
   changes: number;
   hunks: number;
-  /** Changes that "all" left out, because they are barred, sensitive or ignored. */
-  leftOut: string[];
+  /** Changes that "all", or a directory, left out: the first 100. */
+  leftOut: LeftOut[];
+  /** How many were left out. */
+  leftOutCount: number;
+}
+
+/** What discard did. */
+export interface Discarded extends Omit<Decided, "changes" | "hunks"> {
+  /** The journal entry, for undo. */
+  journalId: number;
+  paths: string[];
 }
 
 /** The changes of a context, as a panel sees its own. Its calls reject with a CtxfsError, or as those of files do. */
@@ -189,11 +200,11 @@ export class Review {
   }
 
   /** Puts the base's content back into the context. Undo of the journal entry takes that back. */
-  async discard(selection: Selection, options: RevisionOptions = {}): Promise<{ journalId: number; paths: string[] }> {
-    requireKnown(options, ["ifRevision"]);
-    const request = { contextId: this.contextId, selection: selectionOf(selection), ifRevision: options.ifRevision ?? "" };
-    const { journalId, paths } = await this.caller.call("discard", request);
-    return { journalId: Number(journalId), paths };
+  async discard(selection: Selection, options: RevisionOptions = {}): Promise<Discarded> {
+    requireKnown(options, ["ifRevision", "seen"]);
+    const request = { contextId: this.contextId, selection: selectionOf(selection, options.seen), ifRevision: options.ifRevision ?? "" };
+    const { journalId, paths, leftOut, leftOutCount } = await this.caller.call("discard", request);
+    return { journalId: Number(journalId), paths, leftOut: leftOut.map(leftOutOf), leftOutCount };
   }
 }
 
@@ -201,12 +212,12 @@ export class Review {
 export class Reviewer extends Review {
   /** Approves or rejects changes, or takes earlier decisions back ("pending"). The server keeps the bytes that were approved. */
   async decide(selection: Selection, decision: Decision, options: DecideOptions = {}): Promise<Decided> {
-    requireKnown(options, ["comment", "ifRevision"]);
+    requireKnown(options, ["comment", "ifRevision", "seen"]);
     requireOne("decision", decision, decisionNumbers);
-    const { comment = "", ifRevision = "" } = options;
-    const request = { contextId: this.contextId, selection: selectionOf(selection), decision: decisionNumbers[decision], comment, ifRevision };
-    const { changes, hunks, leftOut } = await this.caller.call("decide", request);
-    return { changes, hunks, leftOut };
+    const { comment = "", ifRevision = "", seen } = options;
+    const request = { contextId: this.contextId, selection: selectionOf(selection, seen), decision: decisionNumbers[decision], comment, ifRevision };
+    const { changes, hunks, leftOut, leftOutCount } = await this.caller.call("decide", request);
+    return { changes, hunks, leftOut: leftOut.map(leftOutOf), leftOutCount };
   }
 
   /** Approves changes, for apply. */
@@ -225,9 +236,9 @@ export class Reviewer extends Review {
   }
 
   #apply(options: ApplyOptions): RequestInit<"apply"> {
-    requireKnown(options, ["selection", "approve", "ifRevision", "refuseMerge", "dryRun", "requestId", "commit"]);
-    const { selection, approve = false, ifRevision = "", refuseMerge = false, dryRun = false, requestId = "" } = options;
-    const chosen = selection === undefined ? undefined : selectionOf(selection);
+    requireKnown(options, ["selection", "approve", "ifRevision", "seen", "refuseMerge", "dryRun", "requestId", "commit"]);
+    const { selection, approve = false, ifRevision = "", seen, refuseMerge = false, dryRun = false, requestId = "" } = options;
+    const chosen = selection === undefined ? undefined : selectionOf(selection, seen);
     return { contextId: this.contextId, selection: chosen, approve, ifRevision, refuseMerge, dryRun, requestId, ...targetOf(options.commit) };
   }
 

@@ -140,6 +140,16 @@ export interface Applied {
   files: AppliedFile[];
   /** The commits that were made, one for each repository; none without a target that commits. */
   commits: Commit[];
+  /** Changes that "all", or a directory, left out of the selection: the first 100. */
+  leftOut: LeftOut[];
+  /** How many were left out. */
+  leftOutCount: number;
+}
+
+/** A change that "all", or a directory, does not select. */
+export interface LeftOut extends ReviewPath {
+  /** "ignored", "unstable", or why the change is sensitive or barred. */
+  reason: string;
 }
 
 /** A commit that apply made. */

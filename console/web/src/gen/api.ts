@@ -196,6 +196,10 @@ export interface ApplyResponse {
   files?: AppliedFile[];
   /** The journal entry; 0 for a dry run. */
   journalId?: string;
+  /** Changes that `all`, or a directory, left out: the first 100. */
+  leftOut?: LeftOut[];
+  /** How many were left out. */
+  leftOutCount?: number;
 }
 
 /**
@@ -1004,8 +1008,10 @@ export interface DecideResponse {
   changes?: number;
   /** The hunks that were decided on. */
   hunks?: number;
-  /** Changes that `all` left out because they are barred, sensitive or ignored. */
-  leftOut?: string[];
+  /** Changes that `all`, or a directory, left out: the first 100. */
+  leftOut?: LeftOut[];
+  /** How many were left out. */
+  leftOutCount?: number;
 }
 
 /**
@@ -1045,7 +1051,7 @@ export type DeleteSnapshotResponse = Record<string, never>;
 /**
  * How a difference is written.
  * - DIFF_FORM_UNSPECIFIED: As messages: a change, then its hunks.
- * - DIFF_FORM_UNIFIED: As text that git apply accepts, binary files included.
+ * - DIFF_FORM_UNIFIED: As text that git apply accepts, binary files included. Each change comes before its text.
  */
 export type DiffForm =
   | "DIFF_FORM_UNSPECIFIED"
@@ -1111,6 +1117,10 @@ export interface DiscardRequest {
 export interface DiscardResponse {
   /** The journal entry. */
   journalId?: string;
+  /** Changes that `all`, or a directory, left out: the first 100. */
+  leftOut?: LeftOut[];
+  /** How many were left out. */
+  leftOutCount?: number;
   /** The paths, absolute in the context. */
   paths?: string[];
 }
@@ -2262,8 +2272,8 @@ export interface Hunk {
   /** The decision on it. */
   decision?: Decision;
   /**
-   * Names the hunk. It covers the path, the lines, and up to three lines of the version before on each side; not the line numbers. Hunks of a
-   * file that are equal in all of this have ~2, ~3 appended.
+   * Names the hunk. It covers the path, the lines, before_start, and up to three lines of the version before on each side. Edits elsewhere in the
+   * context's file leave it alone. The same edit at another place of the file has another ID.
    */
   hunkId?: string;
   /** Context before, removed lines, added lines, context after. */
@@ -2394,6 +2404,16 @@ export interface LchownRequest {
 export interface LchownResponse {
   /** The etag that the file has now. */
   etag?: string;
+}
+
+/** A change that `all`, or a directory, does not select. */
+export interface LeftOut {
+  /** The path, absolute in the context. */
+  path?: string;
+  /** Takes path's place when it is not UTF-8. */
+  rawPath?: string;
+  /** Why: "ignored", "unstable", or a value of Change.sensitive or Change.barred. */
+  reason?: string;
 }
 
 /**
@@ -3980,7 +4000,7 @@ export interface SelectedChange {
   changeId?: string;
   /** Only these hunks; empty means the whole change. */
   hunkIds?: string[];
-  /** The path, absolute in the context. A directory selects what is below it, like `all`. */
+  /** The path, absolute in the context. A directory selects what `all` selects below it. */
   path?: string;
   /** Takes path's place when it is not UTF-8. */
   rawPath?: string;
@@ -4014,6 +4034,12 @@ export interface Selection {
    * Only one is set of: all, approved, changes, patch.
    */
   patch?: string;
+  /**
+   * The change_id of each change that the caller has seen. If it is not empty, the call fails with STALE_REVISION when the selection has another change,
+   * and does nothing. It says so for `all` and for directories, whose changes the caller does not name. It does not matter to `approved` and `patch`, and
+   * to changes of which hunk_ids are set: these name what was seen.
+   */
+  seen?: string[];
 }
 
 /** Request of SendInput. */

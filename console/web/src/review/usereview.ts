@@ -112,8 +112,8 @@ export function useReview(contextId: string): Reviewing {
   const approveAll = useCallback(async (what: Seen) => {
     await settled(what);
     try {
-      const { leftOut = [] } = await call("ReviewService/Decide", { contextId, selection: { all: true }, decision: "DECISION_APPROVED", ifRevision: what.revision });
-      toast(leftOut.length > 0 ? `Approved all but ${String(leftOut.length)} that have to be decided one by one` : "Approved all changes", "good");
+      const { leftOutCount = 0 } = await call("ReviewService/Decide", { contextId, selection: { all: true }, decision: "DECISION_APPROVED", ifRevision: what.revision });
+      toast(leftOutCount > 0 ? `Approved all but ${String(leftOutCount)} that have to be decided one by one` : "Approved all changes", "good");
     } finally {
       reload();
     }

@@ -1,0 +1,114 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ctxfs/ctxfs/internal/servertest"
+)
+
+// TestApplyTakesWhatWasShown has a panel change its files after the user has looked at them.
+func TestApplyTakesWhatWasShown(t *testing.T) {
+	t.Parallel()
+	ws := servertest.Workspace(t)
+	if err := os.WriteFile(filepath.Join(ws, ".gitignore"), []byte(".env\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	servertest.Start(t, ws, nil)
+	s := &shell{t: t, dir: ws, env: map[string]string{"CTXFS_PANEL": "p"}}
+	put := func(name, text string) {
+		t.Helper()
+		s.stdin = text
+		s.ok("put", "-", name)
+	}
+	refused := func(want string, args ...string) {
+		t.Helper()
+		code, out, errs := s.run(args...)
+		if code != 1 || out != "" || !strings.Contains(errs, want) {
+			t.Errorf("%v: exit %d, %q, %q; want %q", args, code, out, errs, want)
+		}
+	}
+	s.ok("mkdir", "/dir")
+	put("/dir/a", "one\n")
+	put("/dir/b", "one\n")
+	for _, verb := range []string{"apply", "approve"} {
+		for _, what := range []string{"--all", "dir", "dir/a"} {
+			refused("has not shown you these changes", verb, "p", what)
+		}
+	}
+
+	// Each command that shows changes is a look.
+	s.ok("diff", "p")
+	for _, look := range [][]string{{"diff"}, {"changes"}, {"diff", "--stat"}, {"diff", "--name-status"}, {"changes", "--json"}, {"review"}} {
+		put("/dir/a", strings.Join(look, " ")+"\n")
+		refused("changed since you looked: dir/a", "approve", "p", "--all")
+		s.stdin = "s\ns\n" // review: skip
+		s.ok(append(look, "p")...)
+		s.ok("approve", "p", "--all")
+		s.ok("reject", "p", "dir")
+	}
+
+	// A look against anything else than the base is none.
+	put("/dir/a", "two\n")
+	for _, look := range [][]string{{"diff", "p", "--against", "workspace"}, {"diff", "p", "dir/b"}} {
+		s.ok(look...)
+		refused("changed since you looked: dir/a; look again with 'ctxfs diff'", "apply", "p", "dir")
+	}
+	// Earlier bytes were seen, and then others.
+	s.ok("diff", "p")
+	put("/dir/a", "three\n")
+	s.ok("diff", "p", "dir")
+	put("/dir/a", "two\n")
+	refused("changed since you looked", "apply", "p", "dir/a")
+	s.ok("apply", "p", "dir/a", "--dry-run")
+
+	// New files below a directory were not seen, and neither was a removal.
+	s.ok("diff", "p")
+	put("/dir/new", "new\n")
+	refused("dir/new", "apply", "p", "dir")
+	refused("dir/new", "apply", "p", "--all")
+	s.ok("apply", "p", "dir/a")
+	if got, err := os.ReadFile(filepath.Join(ws, "dir", "a")); err != nil || string(got) != "two\n" {
+		t.Errorf("applied %q, %v", got, err)
+	}
+	s.ok("rm", "/dir/b")
+	refused("no such change any more: dir/b", "apply", "p", "dir/b")
+	put("/dir/b", "one\n")
+
+	// Programs name the revision.
+	var listed struct{ Summary struct{ Revision string } }
+	if err := json.Unmarshal([]byte(s.ok("changes", "p", "--json")), &listed); err != nil || listed.Summary.Revision == "" {
+		t.Fatalf("changes --json names the revision %q, %v", listed.Summary.Revision, err)
+	}
+	put("/dir/b", "two\n")
+	for _, verb := range []string{"apply", "approve", "reject", "discard"} {
+		refused("is at revision", verb, "p", "--all", "--revision", listed.Summary.Revision)
+	}
+
+	// What is left out is named.
+	put("/.env", "SECRET=1\n")
+	put("/Makefile", "all:\n")
+	for _, args := range [][]string{{"apply", "p", "--all", "--unseen"}, {"approve", "p", "/", "--unseen"}, {"apply", "p", "/", "--unseen"}} {
+		code, out, errs := s.run(args...)
+		if got := out + errs; !strings.Contains(got, ".env") || !strings.Contains(got, "Makefile") {
+			t.Errorf("%v: exit %d, %q", args, code, got)
+		}
+		if _, err := os.Lstat(filepath.Join(ws, ".env")); err == nil {
+			t.Errorf("%v took the ignored file", args)
+		}
+	}
+	s.ok("diff", "p", "/.env")
+	s.ok("apply", "p", "/.env")
+
+	// Nothing can be remembered without a home.
+	s.env["HOME"] = ""
+	put("/dir/c", "one\n")
+	if _, _, errs := s.run("diff", "p"); !strings.Contains(errs, "cannot be remembered (HOME is not set)") {
+		t.Errorf("without HOME, diff says %q", errs)
+	}
+	refused("HOME is not set; give --unseen, or --revision", "apply", "p", "dir")
+	s.ok("apply", "p", "dir", "--unseen")
+}
