@@ -4,9 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
-	"slices"
-	"strings"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 )
@@ -34,15 +31,6 @@ const (
 	Link
 	TooLarge
 	Tree
-)
-
-// Reasons for which a change is applied only if it is selected by name.
-const (
-	SensitiveWorkflow   = "workflow"
-	SensitiveHook       = "hook"
-	SensitiveScript     = "package-script"
-	SensitiveExecutable = "executable"
-	SensitiveLink       = "link-leaves-repository"
 )
 
 // Change is a Difference with what a reviewer needs of it.
@@ -178,58 +166,6 @@ func (c *Change) leftOut() string {
 		return "ignored"
 	}
 	return ""
-}
-
-// workflows are the directories and files by which a service or a tool runs programs for whoever pushes, opens or installs the repository.
-var workflows = []string{
-	".github/workflows/", ".github/actions/", ".gitlab-ci.yml", ".circleci/", ".travis.yml", "azure-pipelines.yml", "Jenkinsfile", ".drone.yml",
-	".woodpecker/", ".forgejo/workflows/", ".gitea/workflows/", ".buildkite/",
-}
-
-var hooks = []string{
-	".husky/", ".githooks/", "lefthook.yml", ".lefthook.yml", ".pre-commit-config.yaml", ".gitmodules", ".gitattributes", ".envrc", ".vscode/", ".idea/",
-	".devcontainer/", ".claude/", ".cursor/", ".mcp.json",
-}
-
-var scripts = []string{"package.json", "setup.py", "build.rs", "Makefile", ".npmrc"}
-
-// sensitive returns the reasons for which a reviewer must select the change by name.
-func (c *Change) sensitive(after opener) []string {
-	var out []string
-	for reason, names := range map[string][]string{SensitiveWorkflow: workflows, SensitiveHook: hooks} {
-		if slices.ContainsFunc(names, func(n string) bool { return hasName(string(c.Path), n) }) {
-			out = append(out, reason)
-		}
-	}
-	if c.After.Exists() && slices.Contains(scripts, path.Base(string(c.Path))) {
-		out = append(out, SensitiveScript)
-	}
-	if c.After.Type == rootfs.TypeFile && c.After.Mode&executable != 0 && c.Before.Mode&executable == 0 {
-		out = append(out, SensitiveExecutable)
-	}
-	if c.After.Type == rootfs.TypeSymlink && leaves(c.Path, after) {
-		out = append(out, SensitiveLink)
-	}
-	slices.Sort(out)
-	return out
-}
-
-// hasName reports whether the path has the name, a file or a directory with a slash, at its beginning or below any directory.
-func hasName(p, name string) bool {
-	if strings.HasSuffix(name, "/") {
-		return strings.Contains("/"+p, "/"+name)
-	}
-	return p == name || strings.HasSuffix(p, "/"+name)
-}
-
-// leaves reports whether a link's target is absolute or leads out of the context.
-func leaves(p Path, target opener) bool {
-	data, err := content(target)
-	if err != nil || strings.HasPrefix(string(data), "/") {
-		return true
-	}
-	joined := path.Join(path.Dir(string(p)), string(data))
-	return joined == ".." || strings.HasPrefix(joined, "../")
 }
 
 // renames sets RenamedFrom where an addition and a deletion have the same content and no other does.

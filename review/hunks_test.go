@@ -139,8 +139,14 @@ func TestApprovalCoversThePlace(t *testing.T) {
 	_, err := w.reviews.Apply(ctx, ApplyRequest{Context: id, Selection: &Selection{Changes: []Selected{{Path: "f"}}}})
 	wantReason(t, err, NotApproved)
 	for name, call := range map[string]func() error{
-		"Decide":  func() error { _, err := w.reviews.Decide(ctx, DecideRequest{Context: id, Selection: sel, Decision: Approved}); return err },
-		"Apply":   func() error { _, err := w.reviews.Apply(ctx, ApplyRequest{Context: id, Selection: &sel, Approve: true}); return err },
+		"Decide": func() error {
+			_, err := w.reviews.Decide(ctx, DecideRequest{Context: id, Selection: sel, Decision: Approved})
+			return err
+		},
+		"Apply": func() error {
+			_, err := w.reviews.Apply(ctx, ApplyRequest{Context: id, Selection: &sel, Approve: true})
+			return err
+		},
 		"Discard": func() error { _, err := w.reviews.Discard(ctx, id, sel, "", "host"); return err },
 	} {
 		if e := wantReason(t, call(), StaleRevision); len(e.Paths) != 1 {

@@ -460,6 +460,7 @@ func (r *Reviews) describeAll(ctx context.Context, diffs []Difference, b *base, 
 		return nil, err
 	}
 	renames(out)
+	repositories(out, func(p Path) bool { return b.lookup(p).Exists() })
 	return out, nil
 }
 

@@ -108,7 +108,7 @@ func TestApplyAndUndo(t *testing.T) {
 
 	_, err := w.reviews.Apply(t.Context(), ApplyRequest{Context: id})
 	wantReason(t, err, NotApproved)
-	if out := w.decide(Approved, Selection{All: true}); out.Changes != 4 || !slices.Equal(out.LeftOut, []Path{"run"}) {
+	if out := w.decide(Approved, Selection{All: true}); out.Changes != 4 || !slices.Equal(out.LeftOut, []LeftOut{{"run", SensitiveExecutable}}) {
 		t.Errorf("decided %+v", out)
 	}
 	w.decide(Approved, Selection{Changes: []Selected{{Path: "run"}}})

@@ -47,7 +47,7 @@ func program() *cobra.Command {
 
 // pages writes the generated pages of docs/reference.
 func pages(dir string) error {
-	for name, page := range map[string]func(io.Writer) error{"cli.md": commands, "settings.md": settings, "errors.md": errnos, "methods.md": methods, "openapi.json": openAPI} {
+	for name, page := range map[string]func(io.Writer) error{"cli.md": commands, "settings.md": settings, "errors.md": errnos, "methods.md": methods, "sensitive.md": sensitive, "openapi.json": openAPI} {
 		var text bytes.Buffer
 		if err := page(&text); err != nil {
 			return fmt.Errorf("%s: %w", name, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/ctxfs/ctxfs/internal/manual"
 	"github.com/ctxfs/ctxfs/internal/method"
 	"github.com/ctxfs/ctxfs/internal/openapi"
+	"github.com/ctxfs/ctxfs/review"
 	"github.com/ctxfs/ctxfs/server"
 )
 
@@ -108,6 +109,28 @@ func errnos(w io.Writer) error {
 		}
 	}
 	_, err := out.WriteTo(w)
+	return err
+}
+
+// sensitive writes the page of the files that a reviewer selects by their own names.
+func sensitive(w io.Writer) error {
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "# Sensitive files\n%s\n`--all` and a directory select no sensitive change: a reviewer names it ([review](../how-to/review.md)). A file is sensitive if a program runs it, or\nobeys it, without being told its name: when a person builds, tests, installs, commits, opens the folder, or pushes. Case does not matter, a name\ncounts in any directory, and one that ends in a slash is a directory with all that it holds.\n\nSensitive are also files that become executable (`executable`), links whose target is absolute, leads out of the context or into a `.git`\n(`link-leaves-repository`), and `HEAD`, `config` and `hooks/` of a directory that git would take for a bare repository (`hook`).\n\n", generated)
+	for _, reason := range []struct{ name, text string }{
+		{review.SensitiveWorkflow, "run by CI and hosting services"},
+		{review.SensitiveHook, "run or obeyed by git, shells, editors and agents"},
+		{review.SensitiveScript, "what builds, tests and installs run"},
+		{review.SensitiveSeeding, "what later contexts get, and what counts as ignored"},
+	} {
+		fmt.Fprintf(&out, "## `%s`: %s\n\n| tool | names |\n|---|---|\n", reason.name, reason.text)
+		for _, rule := range review.SensitiveRules {
+			if rule.Reason == reason.name {
+				fmt.Fprintf(&out, "| %s | `%s` |\n", rule.Tool, strings.Join(rule.Names, "` `"))
+			}
+		}
+		out.WriteString("\n")
+	}
+	_, err := w.Write(append(bytes.TrimSpace(out.Bytes()), '\n'))
 	return err
 }
 

@@ -995,7 +995,8 @@ type Change struct {
 	Comment string `protobuf:"bytes,16,opt,name=comment,proto3" json:"comment,omitempty"`
 	// The workspace's ignore files exclude it. `all` does not select it.
 	Ignored bool `protobuf:"varint,17,opt,name=ignored,proto3" json:"ignored,omitempty"`
-	// Why `all` does not select it although it may be applied: "workflow", "hook", "package-script", "executable", "link-leaves-repository".
+	// Why `all` does not select it although it may be applied: "workflow", "hook", "package-script", "seeding", "executable",
+	// "link-leaves-repository" (docs/reference/sensitive.md).
 	Sensitive []string `protobuf:"bytes,18,rep,name=sensitive,proto3" json:"sensitive,omitempty"`
 	// Why it can never be applied: "git-directory", "state-directory", "special-file", "setuid".
 	Barred string `protobuf:"bytes,19,opt,name=barred,proto3" json:"barred,omitempty"`

@@ -445,7 +445,10 @@ export interface Change {
   renamedFrom?: string;
   /** The git repository that it belongs to, absolute in the context; empty outside of repositories. */
   repository?: string;
-  /** Why `all` does not select it although it may be applied: "workflow", "hook", "package-script", "executable", "link-leaves-repository". */
+  /**
+   * Why `all` does not select it although it may be applied: "workflow", "hook", "package-script", "seeding", "executable",
+   * "link-leaves-repository" (docs/reference/sensitive.md).
+   */
   sensitive?: string[];
   /** For CONTENT_KIND_TREE: their size. */
   treeBytes?: string;

@@ -146,7 +146,8 @@ export type Change = Message<"ctxfs.v1.Change"> & {
   ignored: boolean;
 
   /**
-   * Why `all` does not select it although it may be applied: "workflow", "hook", "package-script", "executable", "link-leaves-repository".
+   * Why `all` does not select it although it may be applied: "workflow", "hook", "package-script", "seeding", "executable",
+   * "link-leaves-repository" (docs/reference/sensitive.md).
    *
    * @generated from field: repeated string sensitive = 18;
    */
