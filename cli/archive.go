@@ -24,7 +24,7 @@ type archived struct {
 	ContextID string `json:"contextId"`
 	Files     int64  `json:"files"`
 	Bytes     int64  `json:"bytes"`
-	// LeftOut are names that could not be read, and special files: the first 1,000.
+	// LeftOut are names that could not be read, special files, and .git: the first 1,000.
 	LeftOut []string `json:"leftOut"`
 	// missing counts all of them.
 	missing int64
@@ -43,7 +43,7 @@ func (r *archived) incomplete() error {
 	if more := r.missing - int64(len(r.LeftOut)); more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Errorf("left out because they could not be read, or are special files: %s", names)
+	return fmt.Errorf("left out because they could not be read, are special files, or a .git: %s", names)
 }
 
 func (a *app) reportArchived(r archived) error {
@@ -57,6 +57,7 @@ func (a *app) reportArchived(r archived) error {
 type exportFlags struct {
 	output, format string
 	exclude        []string
+	git            bool
 }
 
 // archiveFormat returns a format by its name; without one, by the ending of a file's name.
@@ -78,7 +79,7 @@ func (a *app) export(f *client.FS, id, path string, o exportFlags) error {
 	}
 	var r archived
 	run := func(w io.Writer) error {
-		sum, err := f.Export(w, path, client.ExportOptions{Format: format, Exclude: o.exclude})
+		sum, err := f.Export(w, path, client.ExportOptions{Format: format, Exclude: o.exclude, Git: o.git})
 		r = newArchived(id, sum)
 		return err
 	}
@@ -129,7 +130,7 @@ func (a *app) exportPathCommand() *cobra.Command {
 		Long: "Writes a directory with all below it, or one file, to standard output or into a file, which appears whole or not at all.\n" +
 			"CONTEXT is a context or a panel; leave it out if you give --panel or -c.\n" +
 			"A tar archive keeps modes, times, symbolic links and hard links. In a zip archive hard links are files, and times have seconds.\n" +
-			"Extended attributes are left out. What could not be read is named, and the exit code is then 1.",
+			"Extended attributes are left out. What could not be read is named, as is a .git without --git, and the exit code is then 1.",
 		Example: "  ctxfs export panels/editor src > src.tar\n  ctxfs --panel panels/editor export src > src.tar\n  ctxfs export ctx_panels~editor --exclude node_modules -o editor.zip",
 		Args:    usage(cobra.MaximumNArgs(2)),
 		RunE: a.onContext(func(f *client.FS, id string, args []string) error {
@@ -138,6 +139,7 @@ func (a *app) exportPathCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "write into this file")
 	cmd.Flags().StringVar(&o.format, "format", "", "tar or zip (default: as the file's name ends, else tar)")
+	cmd.Flags().BoolVar(&o.git, "git", false, "export .git too: in a repository git would obey its settings and run its hooks")
 	cmd.Flags().StringArrayVar(&o.exclude, "exclude", nil, "leave out what this glob matches; without a slash it is matched with the name")
 	return cmd
 }
@@ -213,7 +215,7 @@ func (a *app) exportCommand() *cobra.Command {
 			if x.GetState() != ctxfsv1.ContextState_CONTEXT_STATE_READY {
 				return fmt.Errorf("%s cannot be exported: it is %s", args[0], stateName(x.GetState()))
 			}
-			o := exportFlags{format: "tar"}
+			o := exportFlags{format: "tar", git: true}
 			if len(args) == 2 {
 				o.output = args[1]
 			}

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -193,27 +195,86 @@ func TestLeavingOutIsAFailure(t *testing.T) {
 	}
 	defer l.Close()
 	code, out, errs := s.run("put", up, "/up")
-	if code != 1 || out != "1 file, 1 B\n" || !strings.Contains(errs, "left out 1 that") || !strings.Contains(errs, "socket") {
+	if code != 1 || out != "1 file, 1 B\n" || !strings.Contains(errs, "left out 1: FIFOs") || !strings.Contains(errs, "socket") {
 		t.Errorf("exit %d, %q, %q", code, out, errs)
 	}
 }
 
 func TestGetKeepsTheWorkspacesFiles(t *testing.T) {
-	s := serve(t)
-	mine := filepath.Join(s.dir, "README.md")
-	for _, args := range [][]string{{"get", "README.md", mine}, {"get", "/", s.dir}, {"get", "README.md", s.dir}} {
-		s.stdin = "changed\n"
-		s.ok("put", "-", "/README.md")
-		code, _, errs := s.run(args...)
-		if got, _ := os.ReadFile(mine); code != 1 || !strings.Contains(errs, "--force") || string(got) != "# A workspace\n" {
-			t.Errorf("%v: exit %d, %q; the file is %q", args, code, errs, got)
+	t.Parallel()
+	dir := servertest.Folder(t)
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "notes"), 0o755), os.WriteFile(filepath.Join(dir, "notes", "mine"), []byte("mine\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	servertest.Start(t, dir, nil)
+	s := &shell{t: t, dir: dir, env: map[string]string{"CTXFS_PANEL": "panels/test"}}
+	s.ok("mkdir", "-p", "/app/.git/hooks", "/app/sub/.GIT", "/notes")
+	put := func(name string) {
+		t.Helper()
+		s.stdin = "the panel's\n"
+		s.ok("put", "-", name)
+	}
+	for _, name := range []string{"/app/.git/hooks/post-checkout", "/app/sub/.GIT/config", "/app/git~1", "/app/README.md", "/app/new", "/notes/mine"} {
+		put(name)
+	}
+	before := treeOf(t, dir)
+	outside := t.TempDir()
+	for want, lines := range map[string][][]string{
+		"'ctxfs apply' brings changes there": {
+			{"get", "/app", filepath.Join(dir, "app")}, {"get", "/app", dir}, {"get", "/app/new", filepath.Join(dir, "app", "other")}, {"get", "/app/new", filepath.Join(dir, "app", ".git", "hooks", "post-merge")},
+			{"get", "/app", filepath.Join(dir, "app", "a", "b")}, {"get", "/app/README.md", filepath.Join(dir, "app")}, {"get", "/", dir},
+		},
+		"was not replaced; use --force": {{"get", "/notes/mine", filepath.Join(dir, "notes")}},
+		"the data of a git repository":  {{"get", "/app/.git", outside}, {"get", "/app/.git/hooks", outside}, {"get", "app/sub/.GIT/config", outside}},
+	} {
+		for _, args := range lines {
+			if code, _, errs := s.run(args...); code == 0 || !strings.Contains(errs, want) {
+				t.Errorf("%v: exit %d, %q, want %q", args, code, errs, want)
+			}
 		}
 	}
-	s.ok("get", "README.md", filepath.Join(s.dir, "new.md"))
-	s.ok("get", "--force", "README.md", mine)
-	if got, _ := os.ReadFile(mine); string(got) != "changed\n" {
-		t.Errorf("with --force the file is %q", got)
+	if got := treeOf(t, dir); !maps.Equal(got, before) {
+		t.Errorf("the workspace is %v, it was %v", got, before)
 	}
+	s.ok("get", "/app/new", filepath.Join(dir, "notes", "new"))
+	s.ok("get", "--force", "/app/new", filepath.Join(dir, "app", "README.md"))
+	// A .git is never brought out, not even by force.
+	for _, to := range []string{filepath.Join(outside, "copy"), filepath.Join(dir, "app")} {
+		code, _, errs := s.run("get", "--force", "/app", to)
+		if code != 1 || !strings.Contains(errs, ".git") || !strings.Contains(errs, ".GIT") || !strings.Contains(errs, "git~1") {
+			t.Errorf("get --force to %s: exit %d, %q", to, code, errs)
+		}
+	}
+	for name, text := range map[string]string{filepath.Join(outside, "copy", "new"): "the panel's\n", filepath.Join(dir, "app", "README.md"): "the panel's\n"} {
+		if got, err := os.ReadFile(name); err != nil || string(got) != text {
+			t.Errorf("%s is %q, %v", name, got, err)
+		}
+	}
+	for _, name := range []string{filepath.Join(outside, "copy", ".git"), filepath.Join(dir, "app", ".git", "hooks", "post-checkout"), filepath.Join(outside, "copy", "sub", ".GIT"), filepath.Join(outside, "copy", "git~1")} {
+		if _, err := os.Lstat(name); err == nil {
+			t.Errorf("%s was brought out", name)
+		}
+	}
+}
+
+// treeOf returns the contents of files by name, git's own that no command of ctxfs changes left out.
+func treeOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == ".contexts" {
+			return filepath.SkipDir
+		}
+		if err == nil && d.Type().IsRegular() {
+			data, e := os.ReadFile(name)
+			out[name], err = string(data), e
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 func TestUnknownPanelsAreNamed(t *testing.T) {

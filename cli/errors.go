@@ -292,6 +292,7 @@ var commandWords = strings.NewReplacer(
 	"list the changes again", "look again with 'ctxfs changes'",
 	"these changed since they were seen", "changed since you looked",
 	"show the difference again", "look again with 'ctxfs diff', or give --unseen",
+	"is left out of archives; set git", "is left out of archives; give --git",
 	"GitStatus lists", "'ctxfs git status' lists",
 )
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ctxfs/ctxfs/client"
+	"github.com/ctxfs/ctxfs/git"
 )
 
 // moved counts what put or get copied.
@@ -22,7 +24,7 @@ type moved struct {
 	Files int64 `json:"files"`
 	Links int64 `json:"links"`
 	Bytes int64 `json:"bytes"`
-	// LeftOut names what could not be copied: FIFOs, sockets and devices.
+	// LeftOut names what is not copied: FIFOs, sockets, devices and .git.
 	LeftOut []string `json:"leftOut"`
 	bar     *bar
 }
@@ -54,7 +56,7 @@ func leftOut(names []string) error {
 		}
 		shown = append(shown, show(name))
 	}
-	return fmt.Errorf("left out %s that are neither files, directories nor symbolic links: %s", number(int64(len(names))), strings.Join(shown, ", "))
+	return fmt.Errorf("left out %s: FIFOs, sockets, devices and .git are not copied: %s", number(int64(len(names))), strings.Join(shown, ", "))
 }
 
 // baseName is the last element; "" when there is none.
@@ -242,8 +244,9 @@ func (a *app) getCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "get PATH [LOCAL]", Short: "Download a file or a directory; LOCAL may be - for standard output",
-		Long: "Downloads a file or a directory, with the symbolic links in it as they are. A file of the served workspace is replaced only\n" +
-			"with --force; other files always. If FIFOs, sockets or devices are left out, the exit code is 1.",
+		Long: "Downloads a file or a directory, with the symbolic links in it as they are. A .git is left out. Nothing is written into a repository of the\n" +
+			"served workspace, and no file of that workspace is replaced, without --force: 'ctxfs apply' brings changes there. Other files are\n" +
+			"replaced. If a .git, FIFOs, sockets or devices are left out, the exit code is 1.",
 		Args: usage(cobra.RangeArgs(1, 2)),
 		RunE: a.withFS(func(f *client.FS, args []string) error {
 			if len(args) == 2 && args[1] == "-" {
@@ -256,7 +259,7 @@ func (a *app) getCommand() *cobra.Command {
 			return a.get(f, args[0], to, force)
 		}),
 	}
-	cmd.Flags().BoolVarP(&force, "force", "f", false, "replace files of the served workspace")
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "write into repositories of the served workspace, and replace its files")
 	return cmd
 }
 
@@ -265,7 +268,10 @@ func (a *app) get(f *client.FS, from, to string, force bool) error {
 	if err != nil {
 		return err
 	}
-	check := replaceable
+	if slices.ContainsFunc(strings.Split(path.Clean(from), "/"), git.IsDotGit) {
+		return usagef("%s is the data of a git repository, which git would obey elsewhere; 'ctxfs export --git' writes it into an archive", show(from))
+	}
+	check := (&guard{inRepository: map[string]error{}}).check
 	if force {
 		check = func(string) error { return nil }
 	}
@@ -283,23 +289,64 @@ func (a *app) get(f *client.FS, from, to string, force bool) error {
 	return a.report(m)
 }
 
-// replaceable fails if there is a file at a local path, and it is one of a workspace that a server serves.
-func replaceable(at string) error {
-	if st, err := os.Lstat(at); err != nil || st.IsDir() {
-		return nil //nolint:nilerr // it is missing, or what is wrong will show when it is written
-	}
+// guard keeps downloads out of the workspace that a server around them serves: 'ctxfs apply' brings changes there.
+type guard struct {
+	// inRepository says of directories that exist why nothing may be written there, nil if something may.
+	inRepository map[string]error
+}
+
+// check fails if a file at a local path would be in a repository of a served workspace, or would replace one of that workspace.
+func (g *guard) check(at string) error {
 	dir, err := filepath.Abs(filepath.Dir(at))
+	for err == nil { // the directory may be one that get makes
+		if _, err = os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			break
+		}
+		dir, err = filepath.Dir(dir), nil
+	}
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
 	if err != nil {
 		return err
 	}
+	refused, ok := g.inRepository[dir]
+	if !ok {
+		refused = inRepository(dir)
+		g.inRepository[dir] = refused
+	}
+	if refused != nil {
+		return refused
+	}
+	if st, err := os.Lstat(at); err != nil || st.IsDir() {
+		return nil //nolint:nilerr // it is missing, or what is wrong will show when it is written
+	}
 	found, err := client.Find(dir)
 	if err != nil {
 		return nil //nolint:nilerr // no workspace around it is served
 	}
 	return fmt.Errorf("%s is a file of the served workspace %s and was not replaced; use --force to replace it, or name another LOCAL", show(at), show(found.Workspace))
+}
+
+// inRepository fails for a directory of a repository of a served workspace.
+func inRepository(dir string) error {
+	found, err := client.Find(dir)
+	if err != nil {
+		return nil //nolint:nilerr // no workspace around it is served
+	}
+	workspace, err := filepath.EvalSymlinks(found.Workspace)
+	if err != nil {
+		return nil //nolint:nilerr // the server's workspace is elsewhere
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		if rel, err := filepath.Rel(workspace, at); err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+			return nil //nolint:nilerr // it is outside
+		}
+		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
+			return fmt.Errorf("%s is in the repository %s of the served workspace, and nothing was written; 'ctxfs apply' brings changes there, or name another LOCAL, or use --force",
+				show(dir), show(at))
+		}
+	}
 }
 
 func localDest(args []string) (string, error) {
@@ -328,6 +375,14 @@ func (a *app) getTree(f *client.FS, from, to string, check func(string) error, m
 		return err
 	}
 	var total int64
+	entries = slices.DeleteFunc(entries, func(e client.Entry) bool {
+		parts := strings.Split(relativeTo(top, e), "/")
+		n := slices.IndexFunc(parts, git.IsDotGit)
+		if n == len(parts)-1 {
+			m.LeftOut = append(m.LeftOut, e.Path())
+		}
+		return n >= 0
+	})
 	for _, e := range entries { // all are checked before the first is written
 		if e.Type().IsRegular() || e.Type() == fs.ModeSymlink {
 			if err := check(filepath.Join(to, filepath.FromSlash(relativeTo(top, e)))); err != nil {

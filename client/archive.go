@@ -14,6 +14,8 @@ type ExportOptions struct {
 	Format ctxfsv1.ArchiveFormat
 	// Exclude are globs of what is left out; one without a slash is matched with the name.
 	Exclude []string
+	// Git exports .git too, which is left out otherwise.
+	Git bool
 }
 
 // Export writes a directory with all below it, or one file, into an archive. What it writes is complete only if it returns no error. The
@@ -22,7 +24,7 @@ func (f *FS) Export(w io.Writer, name string, o ExportOptions) (*ctxfsv1.Archive
 	ctx, cancel := f.streamContext()
 	defer cancel()
 	p, raw := f.wire(dirOrRoot(name))
-	s, err := f.rpc.Export(ctx, &ctxfsv1.ExportRequest{ContextId: f.id, Path: p, RawPath: raw, Format: o.Format, Exclude: o.Exclude})
+	s, err := f.rpc.Export(ctx, &ctxfsv1.ExportRequest{ContextId: f.id, Path: p, RawPath: raw, Format: o.Format, Exclude: o.Exclude, Git: o.Git})
 	for err == nil {
 		var r *ctxfsv1.ExportResponse
 		if r, err = s.Recv(); err != nil {

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -206,6 +207,8 @@ func TestExportLeavesOutWhatItIsToldToAndNamesWhatItCannotRead(t *testing.T) {
 	w.put("node_modules/x", "x")
 	w.put("a/b.log", "log")
 	w.must(unix.Mkfifo(filepath.Join(w.dir, "pipe"), 0o600))
+	w.put(".git/config", "c")
+	w.put("sub/.GIT/config", "c")
 	archive, sum := w.export(&ctxfsv1.ExportRequest{Exclude: []string{"node_modules", "*.log"}})
 	names := ""
 	for r := tar.NewReader(bytes.NewReader(archive)); ; {
@@ -216,11 +219,20 @@ func TestExportLeavesOutWhatItIsToldToAndNamesWhatItCannotRead(t *testing.T) {
 		w.must(err)
 		names += h.Name + " "
 	}
-	if names != "./ a/ keep " && names != "./ keep a/ " {
+	if names != "./ a/ keep sub/ " {
 		t.Errorf("the archive has %s", names)
 	}
-	if sum.GetLeftOut() != 1 || sum.GetLeftOutNames()[0] != "pipe" {
-		t.Errorf("left out %v, want the pipe", sum)
+	if got := sum.GetLeftOutNames(); sum.GetLeftOut() != 3 || !slices.Equal(got, []string{".git", "pipe", "sub/.GIT"}) {
+		t.Errorf("left out %v, want the pipe and what git would obey", sum)
+	}
+	if _, sum := w.export(&ctxfsv1.ExportRequest{Git: true}); sum.GetLeftOut() != 1 || sum.GetFiles() != 5 {
+		t.Errorf("with git there are %v", sum)
+	}
+	stream, err := w.client.Export(w.as("a"), &ctxfsv1.ExportRequest{Path: "/sub/.GIT/config"})
+	w.must(err)
+	_, err = stream.Recv()
+	if e, _ := fserrpb.FromStatus(err); e == nil || e.Code != fserr.EACCES || e.Hint != "set git" {
+		t.Errorf("what git would obey is exported: %v", err)
 	}
 	file, _ := w.export(&ctxfsv1.ExportRequest{Path: "/a/b.log"})
 	if h, err := tar.NewReader(bytes.NewReader(file)).Next(); err != nil || h.Name != "b.log" {

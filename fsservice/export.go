@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	pathpkg "path"
+	"slices"
+	"strings"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -16,6 +18,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/fsservice/archive"
 	"github.com/ctxfs/ctxfs/fsservice/search"
+	"github.com/ctxfs/ctxfs/git"
 	"github.com/ctxfs/ctxfs/internal/budget"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -105,6 +108,7 @@ type export struct {
 	*call
 	base     string
 	excluded func(rel string) bool
+	git      bool
 	out      *messages
 	archive  archive.Writer
 	// links has the first names of files with several. reserve counts their memory.
@@ -121,7 +125,10 @@ func newExport(c *call, req *ctxfsv1.ExportRequest, out *messages, reserve func(
 	if err != nil {
 		return nil, err
 	}
-	e := &export{call: c, base: base, out: out, links: map[inode]string{}, reserve: reserve, sum: &ctxfsv1.ArchiveSummary{}}
+	e := &export{call: c, base: base, out: out, links: map[inode]string{}, reserve: reserve, git: req.GetGit(), sum: &ctxfsv1.ArchiveSummary{}}
+	if !e.git && slices.ContainsFunc(strings.Split(base, "/"), git.IsDotGit) {
+		return nil, &fserr.Error{Code: fserr.EACCES, Detail: "the data of a git repository is left out of archives", Hint: "set git"}
+	}
 	if e.excluded, err = search.Excluding(base, req.GetExclude()); err != nil {
 		return nil, err
 	}
@@ -167,6 +174,9 @@ func (e *export) tree(st rootfs.Stat) error {
 	return e.root.Walk(e, e.base, tree.WalkOptions{Stats: true, Sorted: true, Reserve: reserve}, func(rel string, entry rootfs.Entry, err error) error {
 		switch {
 		case e.excluded(rel):
+			return tree.SkipDir
+		case !e.git && git.IsDotGit(pathpkg.Base(rel)):
+			e.leaveOut(rel)
 			return tree.SkipDir
 		case err != nil:
 			return e.unlessUnreadable(rel, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/git"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/sites"
 )
@@ -176,9 +177,9 @@ func splitPath(escaped string) (names []string, dir bool, problem string) {
 	return names, false, ""
 }
 
-// hides reports whether a site does not show a name.
+// hides reports whether a site does not show a name. No site shows a .git, in any spelling.
 func hides(o sites.Options, name string) bool {
-	return !o.Hidden && strings.HasPrefix(name, ".") && name != ".well-known"
+	return git.IsDotGit(name) || !o.Hidden && strings.HasPrefix(name, ".") && name != ".well-known"
 }
 
 func (v *visit) hidden(name string) bool { return hides(v.site.Options, name) }

@@ -224,8 +224,13 @@ func FoldName(name string) string {
 	return strings.TrimRight(name, ". ")
 }
 
-// IsDotGit reports whether some file system takes name for ".git".
+// IsDotGit reports whether some file system takes name, or what follows a backslash in it, for ".git". Git itself refuses these names (verify_path in its
+// read-cache.c).
 func IsDotGit(name string) bool {
-	folded := FoldName(name)
-	return folded == ".git" || folded == "git~1"
+	for part := range strings.SplitSeq(name, `\`) {
+		if folded := FoldName(part); folded == ".git" || folded == "git~1" {
+			return true
+		}
+	}
+	return false
 }

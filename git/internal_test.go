@@ -58,3 +58,17 @@ func TestProgramsDoNotGetTheDatabasesPassword(t *testing.T) {
 		}
 	}
 }
+
+// TestIsDotGit has the names that git itself refuses.
+func TestIsDotGit(t *testing.T) {
+	for _, name := range []string{".git", ".GIT", ".Git ", ".git.", "git~1", "GIT~1", ".g\u200cit", ".git:x", ".git::$INDEX_ALLOCATION", `a\.git`, `.git\hooks`, `a\GIT~1\b`} {
+		if !IsDotGit(name) {
+			t.Errorf("%q is not taken for .git", name)
+		}
+	}
+	for _, name := range []string{"git", ".gitignore", "a.git", ".git2", "git~2", `a\b`, ".gitmodules", ""} {
+		if IsDotGit(name) {
+			t.Errorf("%q is taken for .git", name)
+		}
+	}
+}

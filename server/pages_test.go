@@ -92,7 +92,7 @@ func plantPages(t *testing.T, folder string) {
 	t.Helper()
 	for name, content := range map[string]string{
 		"index.html": documentText, "a.txt": "0123456789", "app.js": "export default 1\n", "style.css": "a{}", "d/index.html": "<p>d", "empty": "",
-		"list/b.txt": "b", "list/<x>&.txt": "x", "list/.hidden": "h", "list/sub/f": "f", ".env": "SECRET=1", ".well-known/x.json": "{}", "a b?.txt": "odd", "pic.SVG": "<svg/>",
+		"list/b.txt": "b", "list/<x>&.txt": "x", "list/.hidden": "h", "list/sub/f": "f", ".env": "SECRET=1", ".git/config": "SECRET=1", "git~1": "SECRET=1", "list/.GIT": "SECRET=1", ".well-known/x.json": "{}", "a b?.txt": "odd", "pic.SVG": "<svg/>",
 		"back\\slash": "bs", "percent%41": "p", "\xff.txt": "raw", "noext": "\x00\x01", "app/index.html": "<h1>app", "locked": "no",
 	} {
 		write(t, filepath.Join(folder, name), content)
@@ -226,6 +226,9 @@ func TestSitesAnswerAsHTTPSays(t *testing.T) {
 		{"a dangling link", site, "/dangling", nil, 404, "*", nil},
 		{"a hidden name", site, "/.env", nil, 404, "*", nil},
 		{"a hidden name, shown", full, "/.env", nil, 200, "SECRET=1", nil},
+		{"what git obeys", full, "/.git/config", nil, 404, "*", nil},
+		{"what git obeys, in another spelling", full, "/git~1", nil, 404, "*", nil},
+		{"what git obeys, below a directory", full, "/list/.GIT", nil, 404, "*", nil},
 		{"well-known", site, "/.well-known/x.json", nil, 200, "{}", []string{"Content-Type", "application/json"}},
 		{"a listing", full, "/list/", nil, 200, "~<a href=\"./%3Cx%3E&amp;.txt\">&lt;x&gt;&amp;.txt</a>", []string{"Content-Type", "text/html; charset=utf-8", "Cache-Control", "no-store"}},
 		{"a listing as JSON", full, "/list/", []string{"Accept", "application/json"}, 200, `~"name":"sub","url":"./sub/","type":"directory"`, []string{"Content-Type", "application/json"}},

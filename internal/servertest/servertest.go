@@ -19,6 +19,20 @@ import (
 func Workspace(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
+	fill(t, dir)
+	return dir
+}
+
+// Folder is Workspace for a folder whose repository is at "app".
+func Folder(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	fill(t, filepath.Join(dir, "app"))
+	return dir
+}
+
+func fill(t testing.TB, dir string) {
+	t.Helper()
 	for name, content := range map[string]string{
 		"README.md": "# A workspace\n", "src/main.go": "package main\n", "node_modules/x/index.js": "x\n",
 	} {
@@ -35,7 +49,6 @@ func Workspace(t testing.TB) string {
 	Git(t, dir, "config", "user.email", "t@example.com")
 	Git(t, dir, "add", "README.md", "src")
 	Git(t, dir, "commit", "-qm", "first")
-	return dir
 }
 
 // Git runs git in dir.

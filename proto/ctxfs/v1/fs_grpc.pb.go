@@ -281,7 +281,7 @@ type FsServiceClient interface {
 	// Errors: as WriteFile.
 	WriteStream(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[WriteStreamRequest, WriteStreamResponse], error)
 	// Sends a directory with all below it, or one file, as an archive; the end is a summary. Names are relative to path; a directory's
-	// first entry is "./". FIFOs, sockets, devices and what the server cannot read are left out and named in the summary. Extended
+	// first entry is "./". FIFOs, sockets, devices, `.git` (see git) and what the server cannot read are left out and named in the summary. Extended
 	// attributes are left out. Programs may write meanwhile: export a fork to get the state of one moment.
 	// Errors: ENOENT, EACCES, EINVAL (a bad pattern), EBUSY (a file became shorter while it was read).
 	Export(ctx context.Context, in *ExportRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportResponse], error)
@@ -1152,7 +1152,7 @@ type FsServiceServer interface {
 	// Errors: as WriteFile.
 	WriteStream(grpc.ClientStreamingServer[WriteStreamRequest, WriteStreamResponse]) error
 	// Sends a directory with all below it, or one file, as an archive; the end is a summary. Names are relative to path; a directory's
-	// first entry is "./". FIFOs, sockets, devices and what the server cannot read are left out and named in the summary. Extended
+	// first entry is "./". FIFOs, sockets, devices, `.git` (see git) and what the server cannot read are left out and named in the summary. Extended
 	// attributes are left out. Programs may write meanwhile: export a fork to get the state of one moment.
 	// Errors: ENOENT, EACCES, EINVAL (a bad pattern), EBUSY (a file became shorter while it was read).
 	Export(*ExportRequest, grpc.ServerStreamingServer[ExportResponse]) error

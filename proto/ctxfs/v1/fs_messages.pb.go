@@ -7914,7 +7914,9 @@ type ExportRequest struct {
 	// Format of the archive.
 	Format ArchiveFormat `protobuf:"varint,4,opt,name=format,proto3,enum=ctxfs.v1.ArchiveFormat" json:"format,omitempty"`
 	// Globs of files and directories to leave out, with what is below; one without a slash is matched with the name.
-	Exclude       []string `protobuf:"bytes,5,rep,name=exclude,proto3" json:"exclude,omitempty"`
+	Exclude []string `protobuf:"bytes,5,rep,name=exclude,proto3" json:"exclude,omitempty"`
+	// Sends `.git` too, in any spelling. By default it is left out and named: in a repository git would obey its settings and run its hooks.
+	Git           bool `protobuf:"varint,6,opt,name=git,proto3" json:"git,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7982,6 +7984,13 @@ func (x *ExportRequest) GetExclude() []string {
 		return x.Exclude
 	}
 	return nil
+}
+
+func (x *ExportRequest) GetGit() bool {
+	if x != nil {
+		return x.Git
+	}
+	return false
 }
 
 // Response of Export.
@@ -9652,14 +9661,15 @@ const file_ctxfs_v1_fs_messages_proto_rawDesc = "" +
 	"\bsymlinks\x18\x03 \x01(\x03R\bsymlinks\x12\x14\n" +
 	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x19\n" +
 	"\bleft_out\x18\x05 \x01(\x03R\aleftOut\x12$\n" +
-	"\x0eleft_out_names\x18\x06 \x03(\tR\fleftOutNames\"\xa8\x01\n" +
+	"\x0eleft_out_names\x18\x06 \x03(\tR\fleftOutNames\"\xba\x01\n" +
 	"\rExportRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x03 \x01(\fR\arawPath\x12/\n" +
 	"\x06format\x18\x04 \x01(\x0e2\x17.ctxfs.v1.ArchiveFormatR\x06format\x12\x18\n" +
-	"\aexclude\x18\x05 \x03(\tR\aexclude\"g\n" +
+	"\aexclude\x18\x05 \x03(\tR\aexclude\x12\x10\n" +
+	"\x03git\x18\x06 \x01(\bR\x03git\"g\n" +
 	"\x0eExportResponse\x124\n" +
 	"\asummary\x18\x01 \x01(\v2\x18.ctxfs.v1.ArchiveSummaryH\x00R\asummary\x12\x16\n" +
 	"\x05chunk\x18\x02 \x01(\fH\x00R\x05chunkB\a\n" +

@@ -12,6 +12,8 @@ export interface ExportOptions {
   format?: "tar" | "zip" | undefined;
   /** Globs of files and directories to leave out; one without a slash is matched with the name. */
   exclude?: readonly string[] | undefined;
+  /** Sends .git too, which is left out and named otherwise: in a repository git would obey its settings and run its hooks. */
+  git?: boolean | undefined;
   /** Called at the end, when the archive is complete. */
   onSummary?: ((summary: ArchiveSummary) => void) | undefined;
   /** Ends the export: the stream fails with an AbortError. */
@@ -62,7 +64,7 @@ export function exportArchive(caller: Caller, of: PathLike, given: ExportOptions
   const options = requireObject(given, "options") as ExportOptions;
   const path = pathOf(of, "path");
   const signal = requireSignal(options.signal, "options.signal");
-  const request = { path: path.path, rawPath: path.raw, format: formatOf(options.format), exclude: [...(options.exclude ?? [])] };
+  const request = { path: path.path, rawPath: path.raw, format: formatOf(options.format), exclude: [...(options.exclude ?? [])], git: options.git === true };
   const stop = new AbortController();
   const parts = caller.parts("export", request, { signal: signal ? AbortSignal.any([signal, stop.signal]) : stop.signal });
   return new ReadableStream<Uint8Array>({

@@ -1445,6 +1445,8 @@ export interface ExportRequest {
   exclude?: string[];
   /** Format of the archive. */
   format?: ArchiveFormat;
+  /** Sends `.git` too, in any spelling. By default it is left out and named: in a repository git would obey its settings and run its hooks. */
+  git?: boolean;
   /** Directory or file to send; empty means the root. */
   path?: string;
   /** Takes path's place when it is not UTF-8; both set is EINVAL. */

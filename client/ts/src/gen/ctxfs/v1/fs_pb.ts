@@ -626,7 +626,7 @@ export const FsService: GenService<{
   },
   /**
    * Sends a directory with all below it, or one file, as an archive; the end is a summary. Names are relative to path; a directory's
-   * first entry is "./". FIFOs, sockets, devices and what the server cannot read are left out and named in the summary. Extended
+   * first entry is "./". FIFOs, sockets, devices, `.git` (see git) and what the server cannot read are left out and named in the summary. Extended
    * attributes are left out. Programs may write meanwhile: export a fork to get the state of one moment.
    * Errors: ENOENT, EACCES, EINVAL (a bad pattern), EBUSY (a file became shorter while it was read).
    *
