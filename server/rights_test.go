@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -141,6 +142,53 @@ func TestReviewRight(t *testing.T) {
 	} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("the audit log has no %s:\n%s", want, data)
+		}
+	}
+}
+
+// TestReviewRightShowsTheWorkspaceWhereTheContextChanged has files of the user's that no change concerns, some of which no context gets.
+func TestReviewRightShowsTheWorkspaceWhereTheContextChanged(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, testConfig(t))
+	editor := h.reviewed().GetContextId()
+	v := h.reviewer("panels/reviewer")
+	h.edit(editor)
+	shell(t, h.in("app"), "echo .env > .gitignore; echo SECRET=1 > .env; echo later > later; echo mine >> app.txt; echo mine > run")
+	// The panel makes files where the user has some that it never got.
+	shell(t, filepath.Join(h.r.Info().ContextsDir, editor, "app"), "touch .env later")
+	read := func(ctx context.Context, path string) error {
+		stream, err := h.reviews().ReadVersion(ctx, &ctxfsv1.ReadVersionRequest{ContextId: editor, Path: path, Version: ctxfsv1.Version_VERSION_WORKSPACE})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		return err
+	}
+	for _, path := range []string{"/app/app.txt", "/app/.env", "/app/.gitignore", "/app/.git/config", "/none", "/"} {
+		wantError(t, read(v.ctx, path), codes.PermissionDenied, "EACCES", "")
+	}
+	for _, path := range []string{"/app/run", "/app/later"} {
+		if err := read(v.ctx, path); err != nil {
+			t.Errorf("a reviewer reads the workspace's %s: %v", path, err)
+		}
+	}
+	if err := read(t.Context(), "/app/app.txt"); err != nil {
+		t.Errorf("a host reads a file that no change concerns: %v", err)
+	}
+	against := &ctxfsv1.Against{What: &ctxfsv1.Against_Workspace{Workspace: true}}
+	for _, c := range []struct {
+		ctx  context.Context
+		want []string
+	}{{v.ctx, []string{"/app/later", "/app/run"}}, {t.Context(), []string{"/app/.env", "/app/app.txt", "/app/later", "/app/run"}}} {
+		changes, _ := h.changes(c.ctx, &ctxfsv1.ListChangesRequest{ContextId: editor, Against: against})
+		if got := slices.Sorted(maps.Keys(changes)); !slices.Equal(got, c.want) {
+			t.Errorf("against the workspace %v changed, want %v", got, c.want)
+		}
+		diff, err := h.reviews().GetDiff(c.ctx, &ctxfsv1.GetDiffRequest{ContextId: editor, Against: against, Paths: []string{"/app/app.txt"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first, err := diff.Recv(); err != nil || (first.GetChange() != nil) != slices.Contains(c.want, "/app/app.txt") {
+			t.Errorf("the difference of a file that no change concerns is %v, %v", first, err)
 		}
 	}
 }

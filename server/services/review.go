@@ -73,7 +73,34 @@ func (s *Reviews) list(ctx context.Context, contextID string, paths []string, ig
 	if slices.Contains(q.Paths, "") {
 		q.Paths = nil
 	}
-	return s.Reviews.Changes(ctx, q)
+	l, err := s.Reviews.Changes(ctx, q)
+	if err != nil || !q.Against.Workspace || isHost(ctx) {
+		return l, err
+	}
+	concerned, err := s.concerned(ctx, string(id), q.Paths)
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	l.Changes = slices.DeleteFunc(l.Changes, func(c *review.Change) bool { return !concerned[c.Path] })
+	return l, nil
+}
+
+func isHost(ctx context.Context) bool { return panels.IdentityFrom(ctx).Panel == "" }
+
+// concerned returns the paths, among some, of which a panel that reviews a context may see what the workspace holds: those that the context changed, and
+// that could be applied. Ignored files are in no context: a panel that makes one must not learn what the user's holds.
+func (s *Reviews) concerned(ctx context.Context, id string, paths []review.Path) (map[review.Path]bool, error) {
+	l, err := s.Reviews.Changes(ctx, review.Query{Context: id, Paths: paths})
+	if err != nil {
+		return nil, err
+	}
+	out := map[review.Path]bool{}
+	for _, c := range l.Changes {
+		if !c.Ignored && c.Barred == "" {
+			out[c.Path] = true
+		}
+	}
+	return out, l.Close()
 }
 
 // reviewPath returns a virtual path as reviews have it: relative, and without dots.
@@ -225,6 +252,17 @@ func (s *Reviews) ReadVersion(req *ctxfsv1.ReadVersionRequest, stream grpc.Serve
 	p := reviewPath(req.GetPath(), req.GetRawPath())
 	if ofWorkspace[req.GetVersion()] && !reviewer {
 		return reviewStatus(&fserr.Error{Code: fserr.EACCES, Op: "read", Path: req.GetPath(), Detail: "a panel cannot read the workspace"})
+	}
+	if ofWorkspace[req.GetVersion()] && !isHost(stream.Context()) {
+		concerned, err := s.concerned(stream.Context(), string(id), []review.Path{p})
+		if err == nil && !concerned[p] {
+			err = &fserr.Error{
+				Code: fserr.EACCES, Op: "read", Path: req.GetPath(), Detail: "no change of the context concerns this path of the workspace, or it is ignored", Hint: "read the context's version, or ask a host",
+			}
+		}
+		if err != nil {
+			return reviewStatus(err)
+		}
 	}
 	return reviewStatus(s.Reviews.Read(stream.Context(), string(id), p, review.Which(req.GetVersion()), func(v review.Version, content io.Reader) error {
 		if err := stream.Send(&ctxfsv1.ReadVersionResponse{Version: versionToPB(v)}); err != nil {

@@ -379,7 +379,7 @@ const (
 	Version_VERSION_BASE Version = 1
 	// The context's.
 	Version_VERSION_CONTEXT Version = 2
-	// The workspace's; for reviewers.
+	// The workspace's; for reviewers. A panel with PANEL_RIGHT_REVIEW reads it at the paths that the context changed, ignored ones left out: EACCES elsewhere.
 	Version_VERSION_WORKSPACE Version = 3
 	// The base with the approved changes.
 	Version_VERSION_APPROVED Version = 4
@@ -2359,7 +2359,8 @@ type isAgainst_What interface {
 }
 
 type Against_Workspace struct {
-	// The workspace, at the paths that the base or the context has. For hosts: EACCES for panels.
+	// The workspace, at the paths that the base or the context has; for a panel with PANEL_RIGHT_REVIEW at the paths that the context changed, ignored ones left
+	// out. EACCES for other panels.
 	Workspace bool `protobuf:"varint,1,opt,name=workspace,proto3,oneof"`
 }
 

@@ -39,7 +39,8 @@ export interface Against {
    */
   snapshot?: string;
   /**
-   * The workspace, at the paths that the base or the context has. For hosts: EACCES for panels.
+   * The workspace, at the paths that the base or the context has; for a panel with PANEL_RIGHT_REVIEW at the paths that the context changed, ignored ones left
+   * out. EACCES for other panels.
    * Only one is set of: workspace, revision, snapshot, contextId.
    */
   workspace?: boolean;
@@ -4585,7 +4586,7 @@ export interface UtimesResponse {
  * - VERSION_UNSPECIFIED: Not known.
  * - VERSION_BASE: The base's.
  * - VERSION_CONTEXT: The context's.
- * - VERSION_WORKSPACE: The workspace's; for reviewers.
+ * - VERSION_WORKSPACE: The workspace's; for reviewers. A panel with PANEL_RIGHT_REVIEW reads it at the paths that the context changed, ignored ones left out: EACCES elsewhere.
  * - VERSION_APPROVED: The base with the approved changes.
  * - VERSION_MERGED: For hosts: the three versions of an unresolved conflict, merged with markers around the lines that conflict.
  * - VERSION_CONFLICT_CONTEXT: For hosts: the context's version of an unresolved conflict, as it was when Rebase recorded it.

@@ -817,7 +817,8 @@ export type Against = Message<"ctxfs.v1.Against"> & {
    */
   what: {
     /**
-     * The workspace, at the paths that the base or the context has. For hosts: EACCES for panels.
+     * The workspace, at the paths that the base or the context has; for a panel with PANEL_RIGHT_REVIEW at the paths that the context changed, ignored ones left
+     * out. EACCES for other panels.
      *
      * @generated from field: bool workspace = 1;
      */
@@ -2651,7 +2652,7 @@ export enum Version {
   CONTEXT = 2,
 
   /**
-   * The workspace's; for reviewers.
+   * The workspace's; for reviewers. A panel with PANEL_RIGHT_REVIEW reads it at the paths that the context changed, ignored ones left out: EACCES elsewhere.
    *
    * @generated from enum value: VERSION_WORKSPACE = 3;
    */
