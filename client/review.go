@@ -44,6 +44,7 @@ const (
 	// The following are of an Apply that commits.
 	ReasonDirtyCommit  = "DIRTY_COMMIT"
 	ReasonNoRepository = "NO_REPOSITORY"
+	ReasonNeedsFilter  = "GIT_FILTER"
 	ReasonHookFailed   = "HOOK_FAILED"
 	// ReasonCheckFailed is of an ApplyChecked whose check failed.
 	ReasonCheckFailed = "CHECK_FAILED"
@@ -83,7 +84,7 @@ func reviewError(op string, err error) error {
 		}
 	}
 	switch out.Reason {
-	case ReasonConflict, ReasonStaleRevision, ReasonNotApproved, ReasonBarredPath, ReasonUnresolved, ReasonDirtyCommit, ReasonRepositoryBusy, ReasonNoRepository,
+	case ReasonConflict, ReasonStaleRevision, ReasonNotApproved, ReasonBarredPath, ReasonUnresolved, ReasonDirtyCommit, ReasonRepositoryBusy, ReasonNoRepository, ReasonNeedsFilter,
 		ReasonHookFailed, ReasonCheckFailed:
 		return out
 	}

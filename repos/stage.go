@@ -231,9 +231,12 @@ func (s *staging) commit(ctx context.Context) (_ *Staged, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.draft.Close()) }()
-	changes, err := s.inBlobs(ctx)
+	changes, refused, err := s.r.cfg.Reviews.InBlobs(ctx, s.draft, s.repo.Path, s.picked.Changes, s.picked.Attributes)
 	if err != nil {
 		return nil, err
+	}
+	if len(refused) > 0 {
+		return nil, s.refuse(NeedsFilter, refused, "the attributes of these files name a filter program, such as Git LFS, which ctxfs does not run", "leave them out, and commit them with git")
 	}
 	files, err := s.merge(ctx, changes)
 	if err != nil {

@@ -140,9 +140,10 @@ type draft struct {
 
 // drafts are the commits of an entry: all are made or none.
 type drafts struct {
-	r    *Reviews
-	opts CommitOptions
-	all  []*draft
+	r       *Reviews
+	context string
+	opts    CommitOptions
+	all     []*draft
 }
 
 func (d *drafts) close() {
@@ -186,7 +187,7 @@ func (w *workspace) repositoryOf(p Path) (repo Path, ok bool) {
 
 // planCommits finds what the commits of an entry hold, and changes nothing but the store. The caller closes the result.
 func (r *Reviews) planCommits(ctx context.Context, e *Entry, opts *CommitOptions) (_ *drafts, err error) {
-	d := &drafts{r: r}
+	d := &drafts{r: r, context: e.Context}
 	defer func() {
 		if err != nil {
 			d.close()
@@ -264,9 +265,12 @@ func (d *drafts) plan(ctx context.Context, p Path, steps []*step) error {
 	c := &draft{Draft: g, repo: repo, done: &Commit{Repository: p, Ref: g.Ref, Old: g.Old, Parent: g.Parent}, index: map[Path]Version{}}
 	d.all = append(d.all, c)
 	if d.opts.reverts != nil {
-		if steps, err = c.reverting(d.opts.reverts[p], steps); err != nil {
-			return err
-		}
+		steps, err = c.reverting(d.opts.reverts[p], steps)
+	} else {
+		err = d.convert(ctx, c, steps)
+	}
+	if err != nil {
+		return err
 	}
 	conflicts, err := c.merge(ctx, d.r, steps)
 	if err == nil && len(conflicts) > 0 {
@@ -290,6 +294,31 @@ func (d *drafts) plan(ctx context.Context, p Path, steps []*step) error {
 		return g.Close()
 	}
 	return d.identify(ctx, c)
+}
+
+// convert makes the steps of a repository differences between what git stores. It refuses files that a filter program converts: the commit would have
+// their content as it is in the folder, in plain text for one.
+func (d *drafts) convert(ctx context.Context, c *draft, steps []*step) error {
+	changes := make([]PickedChange, len(steps))
+	for i, s := range steps {
+		changes[i] = PickedChange{s.Path, s.from, s.to}
+	}
+	attributes, err := d.r.attributesOf(ctx, d.context, c.done.Repository, changes)
+	if err != nil {
+		return err
+	}
+	changes, refused, err := d.r.InBlobs(ctx, c.Draft, c.done.Repository, changes, attributes)
+	if err != nil {
+		return err
+	}
+	if len(refused) > 0 {
+		return refuse(NeedsFilter, refused, "nothing was applied: the attributes of these files name a filter program, such as Git LFS or git-crypt, which ctxfs does not run",
+			"leave them out, or apply without --commit and --branch, and commit them with git")
+	}
+	for i, s := range steps {
+		s.from, s.to = changes[i].Before, changes[i].After
+	}
+	return nil
 }
 
 // reverting returns the steps of those paths that the commit to be undone has changed: from what it made of them to what they were.

@@ -2,6 +2,7 @@ package review
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -287,6 +288,14 @@ func TestCommitRunsNoProgramOfTheRepository(t *testing.T) {
 				t.Error("the trap is not armed")
 			}
 			write(t, w.in(id), files{"a": "agent\n", "new": "new\n"})
+			if name == "filter" {
+				_, err := w.commit("")
+				wantReason(t, err, NeedsFilter)
+				if wasSprung() {
+					t.Error("the program ran")
+				}
+				return
+			}
 			e := w.mustCommit("")
 			write(t, w.in(id), files{"a": "again\n"})
 			w.mustCommit("other")
@@ -800,4 +809,111 @@ func TestCommitBesideAUserWhoCommits(t *testing.T) {
 	}
 	w.sound("workspace")
 	t.Logf("%d commits of the user, %d of the agent", made, agent)
+}
+
+// TestCommitOfFilteredFilesIsRefused has files that a filter program encrypts, or stores elsewhere. Without it git would get them in plain text.
+func TestCommitOfFilteredFilesIsRefused(t *testing.T) {
+	for name, attributes := range map[string]files{
+		"git-crypt":          {".gitattributes": "*.key filter=git-crypt diff=git-crypt\n"},
+		"LFS":                {".gitattributes": "*.key filter=lfs -text\n"},
+		"in a directory":     {"secrets/.gitattributes": "*.key filter=x\n"},
+		"info/attributes":    {".git/info/attributes": "*.key filter=x\n"},
+		"not committed yet":  {".gitattributes": "*.key filter=x\n"},
+		"a macro's filter":   {".gitattributes": "[attr]secret filter=x\n*.key secret\n"},
+		"an attributes twin": {".gitattributes": "*.key filter=x\n", "secrets/.gitattributes": "*.key -text\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			content := files{"plain": "plain\n", "secrets/old.key": "old\n"}
+			if name != "not committed yet" {
+				for p, text := range attributes {
+					if p != ".git/info/attributes" {
+						content[p] = text
+					}
+				}
+			}
+			w := newRepos(t, content)
+			write(t, w.in("workspace"), attributes)
+			if name == "not committed yet" { // the context was seeded with it
+				write(t, w.in("layer"), attributes)
+				write(t, w.in(id), attributes)
+				var err error
+				w.manifest, err = manifestOf(w.in("layer"))
+				must(t, err)
+			}
+			write(t, w.in(id), files{"secrets/new.key": "s3cret\n", "plain": "edited\n"})
+			// Objects that nothing refers to may be there, as after git add.
+			state := func() files {
+				out := read(t, w.in("workspace"))
+				maps.DeleteFunc(out, func(p, _ string) bool { return strings.HasPrefix(p, ".git/objects/") })
+				return out
+			}
+			before := state()
+			for _, branch := range []string{"", "side"} {
+				_, err := w.commit(branch)
+				if e := wantReason(t, err, NeedsFilter); len(e.Paths) != 1 || e.Paths[0] != "secrets/new.key" {
+					t.Errorf("refused are %v", e.Paths)
+				}
+			}
+			same(t, "after the refusals", state(), before)
+			w.mustCommit("", "plain")
+			write(t, w.in(id), files{"secrets/old.key": "edited\n"})
+			_, err := w.commit("", "secrets/old.key")
+			wantReason(t, err, NeedsFilter)
+			w.apply(ApplyRequest{Selection: &Selection{All: true}, Approve: true})
+			w.wantGit("plain", "show", "--name-only", "--format=", "HEAD")
+			w.sound("workspace")
+		})
+	}
+}
+
+// TestCommitOfConvertedFiles has check-outs whose files differ from what git stores.
+func TestCommitOfConvertedFiles(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		config     []string
+		attributes string
+	}{
+		{"core.autocrlf", []string{"core.autocrlf", "true"}, ""},
+		{"text eol=crlf", nil, "* text eol=crlf\n"},
+		{"core.autocrlf=input", []string{"core.autocrlf", "input"}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			crlf := func(text string) string { return strings.ReplaceAll(text, "\n", "\r\n") }
+			content := files{"old": crlf(numbered(9)), "gone": crlf("gone\n"), "mixed": "a\n"}
+			if c.attributes != "" {
+				content[".gitattributes"] = c.attributes
+			}
+			w := repos{newWorld(t, content)}
+			w.init("workspace")
+			if c.config != nil {
+				w.gitIn("workspace", append([]string{"config"}, c.config...)...)
+			}
+			w.gitIn("workspace", "add", "-A")
+			w.gitIn("workspace", "commit", "-qm", "first")
+			write(t, w.in("workspace"), files{"old": crlf(numbered(9) + "the user's\n")})
+			edited := crlf(byAgent(numbered(9)))
+			write(t, w.in(id), files{"old": edited, "new": crlf("new\n"), "new-lf": "new\n"})
+			remove(t, w.in(id), "gone")
+			for _, branch := range []string{"side", ""} {
+				w.mustCommit(branch)
+				at := map[string]string{"side": "side", "": "HEAD"}[branch]
+				stored := files{"old": byAgent(numbered(9)), "new": "new\n", "new-lf": "new\n"}
+				for p, want := range stored {
+					if got := w.gitIn("workspace", "cat-file", "blob", at+":"+p); got+"\n" != want {
+						t.Errorf("%s of %s is %q, want %q", p, at, got, want)
+					}
+				}
+				if _, err := w.tryGit("workspace", "cat-file", "-e", at+":gone"); err == nil {
+					t.Errorf("%s has the file that was removed", at)
+				}
+				if branch == "side" { // its base has moved: another context commits to what is checked out
+					_, err := w.undo(1)
+					must(t, err)
+				}
+			}
+			same(t, "the folder", files{"old": read(t, w.in("workspace"))["old"]}, files{"old": crlf(byAgent(numbered(9)) + "the user's\n")})
+			w.wantGit(" M old", "status", "--porcelain")
+			w.sound("workspace")
+		})
+	}
 }

@@ -21,6 +21,8 @@ const (
 	// DirtyCommit says that a commit cannot hold the changes without changes of the user's that are not committed.
 	DirtyCommit  Reason = "DIRTY_COMMIT"
 	NoRepository Reason = "NO_REPOSITORY"
+	// NeedsFilter is of a file that a filter program, such as Git LFS or git-crypt, has to convert before git stores it.
+	NeedsFilter Reason = "GIT_FILTER"
 	// HookFailed is of a hook that failed, or that changed the content of the commit.
 	HookFailed Reason = "HOOK_FAILED"
 	// CheckFailed says that a check of the result failed.

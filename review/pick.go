@@ -92,7 +92,7 @@ func (r *Reviews) Pick(ctx context.Context, req PickRequest) (out Picked, err er
 	for _, c := range chosen {
 		out.Changes = append(out.Changes, PickedChange{c.Path, c.Before, c.After})
 	}
-	out.Attributes, err = r.attributes(l.base, req.Repository, chosen)
+	out.Attributes, err = r.attributes(l.base, req.Repository, out.Changes)
 	return out, err
 }
 
@@ -136,10 +136,28 @@ func (r *Reviews) pick(ctx context.Context, req PickRequest, root rootfs.Root, l
 	return chosen, allowed(chosen)
 }
 
-// attributes keeps the .gitattributes files of the base in the directories above the changes.
-func (r *Reviews) attributes(b *base, repo Path, chosen []*choice) (map[Path]Version, error) {
+// attributesOf keeps the .gitattributes files of a context's base in the directories above changes.
+func (r *Reviews) attributesOf(ctx context.Context, id string, repo Path, changes []PickedChange) (out map[Path]Version, err error) {
+	st, err := r.states.read(id)
+	if err != nil {
+		return nil, err
+	}
+	origin, err := r.cfg.Contexts.Origin(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	b, err := r.baseOf(origin, st)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	return r.attributes(b, repo, changes)
+}
+
+// attributes keeps the .gitattributes files of the base in the directories above changes.
+func (r *Reviews) attributes(b *base, repo Path, changes []PickedChange) (map[Path]Version, error) {
 	out := map[Path]Version{}
-	for _, c := range chosen {
+	for _, c := range changes {
 		for dir := Path(path.Dir(string(c.Path))); ; dir = Path(path.Dir(string(dir))) {
 			if dir == "." {
 				dir = ""

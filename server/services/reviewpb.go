@@ -179,7 +179,7 @@ func entryToPB(e *review.Entry) *ctxfsv1.JournalEntry {
 var reasonCodes = map[review.Reason]codes.Code{
 	review.Conflicting: codes.Aborted, review.StaleRevision: codes.Aborted, review.NotApproved: codes.FailedPrecondition,
 	review.BarredPath: codes.PermissionDenied, review.IsUnresolved: codes.FailedPrecondition, review.RepositoryBusy: codes.FailedPrecondition,
-	review.DirtyCommit: codes.FailedPrecondition, review.NoRepository: codes.FailedPrecondition, review.HookFailed: codes.FailedPrecondition,
+	review.DirtyCommit: codes.FailedPrecondition, review.NoRepository: codes.FailedPrecondition, review.NeedsFilter: codes.FailedPrecondition, review.HookFailed: codes.FailedPrecondition,
 	review.CheckFailed: codes.FailedPrecondition,
 }
 

@@ -91,7 +91,8 @@ type ReviewServiceClient interface {
 	// commit of a branch that got another one in between: the files stay, and the log says so.
 	//
 	// Errors: CONFLICT (with a detail for each; nothing was applied; without details: a program changed a branch or the index
-	// meanwhile), NOT_APPROVED, BARRED_PATH, UNRESOLVED, ENOSPC. With a target that commits also: NO_REPOSITORY (a path belongs to no repository),
+	// meanwhile), NOT_APPROVED, BARRED_PATH, UNRESOLVED, ENOSPC. With a target that commits also: NO_REPOSITORY (a path belongs to no repository), GIT_FILTER (the
+	// attributes of a file name a filter program, such as Git LFS or git-crypt, which does not run; other conversions are made),
 	// DIRTY_COMMIT (with a detail for each: the parent commit, or the index, does not hold the lines that were changed), REPOSITORY_BUSY (a
 	// merge, rebase or other git command is in progress), HOOK_FAILED (a hook failed, or changed the content of the commit), EINVAL (no message or author; the branch is checked out; the repository is
 	// bare), EOPNOTSUPP (the repository keeps its refs in a reftable; the server runs as root in another user's workspace), EACCES
@@ -395,7 +396,8 @@ type ReviewServiceServer interface {
 	// commit of a branch that got another one in between: the files stay, and the log says so.
 	//
 	// Errors: CONFLICT (with a detail for each; nothing was applied; without details: a program changed a branch or the index
-	// meanwhile), NOT_APPROVED, BARRED_PATH, UNRESOLVED, ENOSPC. With a target that commits also: NO_REPOSITORY (a path belongs to no repository),
+	// meanwhile), NOT_APPROVED, BARRED_PATH, UNRESOLVED, ENOSPC. With a target that commits also: NO_REPOSITORY (a path belongs to no repository), GIT_FILTER (the
+	// attributes of a file name a filter program, such as Git LFS or git-crypt, which does not run; other conversions are made),
 	// DIRTY_COMMIT (with a detail for each: the parent commit, or the index, does not hold the lines that were changed), REPOSITORY_BUSY (a
 	// merge, rebase or other git command is in progress), HOOK_FAILED (a hook failed, or changed the content of the commit), EINVAL (no message or author; the branch is checked out; the repository is
 	// bare), EOPNOTSUPP (the repository keeps its refs in a reftable; the server runs as root in another user's workspace), EACCES
