@@ -496,7 +496,7 @@ func CheckTrailer(line string) error {
 	return &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("%.300q is no trailer", line), Hint: "write 'Key: value' in one line"}
 }
 
-// trailerKey matches what git takes for a trailer: with white space before the colon too, which git interpret-trailers leaves out.
+// trailerKey matches what git takes for a trailer: with white space before the colon too.
 var trailerKey = regexp.MustCompile(`^([A-Za-z0-9-]+)[ \t]*:`)
 
 // TrailerKey returns the key of a line of a message if git may take the line for a trailer, and else "". Git compares keys without case.
@@ -507,17 +507,62 @@ func TrailerKey(line string) string {
 	return ""
 }
 
-// Text returns the text of a message with its trailers.
-func (d *Draft) Text(ctx context.Context, m Message) ([]byte, error) {
-	args := []string{"interpret-trailers", "--no-divider", "--if-exists=addIfDifferent"}
+// Full returns the text with the trailers after it, and changes nothing else of it but white space at its ends. Trailers that the text has already are not
+// repeated.
+func (m Message) Full() []byte {
+	text := strings.TrimRight(strings.TrimLeft(m.Text, "\r\n"), " \t\r\n")
+	block := trailerBlock(text)
+	var out strings.Builder
+	out.WriteString(text + "\n")
 	for _, line := range m.Trailers {
-		args = append(args, "--trailer="+line)
+		if slices.Contains(block, line) {
+			continue
+		}
+		if block == nil {
+			out.WriteByte('\n')
+		}
+		block = append(block, line)
+		out.WriteString(line + "\n")
 	}
-	text, err := d.build().feed(ctx, d.repo.reader.opts.Timeout, strings.NewReader(strings.TrimSpace(m.Text)+"\n"), args...)
-	return text, d.failed(err)
+	return []byte(out.String())
 }
 
-// Commit stores a commit of a tree that follows the parent, with a text that Text or hooks have made, and returns its ID. No ref names it.
+// trailerLine is a line of a trailer, with the value apart: git interpret-trailers takes https://x for one too, and writes a space into it.
+var trailerLine = regexp.MustCompile(`^[A-Za-z0-9-]+[ \t]*:[ \t]`)
+
+// trailerBlock returns the lines of the last paragraph, if further trailers belong into it, and else nil: all lines are trailers, or a quarter is, one of
+// which git itself has written (git-interpret-trailers(1)).
+func trailerBlock(text string) []string {
+	paragraphs := blankLines.Split(text, -1)
+	if len(paragraphs) < 2 {
+		return nil
+	}
+	var block []string
+	var trailers, others int
+	known := false
+	for line := range strings.Lines(paragraphs[len(paragraphs)-1]) {
+		line = strings.TrimRight(line, "\r\n")
+		block = append(block, line)
+		switch {
+		case strings.HasPrefix(line, "Signed-off-by: "), strings.HasPrefix(line, "(cherry picked from commit "):
+			known = true
+			trailers++
+		case trailerLine.MatchString(line):
+			trailers++
+		case len(block) > 1 && strings.HasPrefix(line, " "), len(block) > 1 && strings.HasPrefix(line, "\t"): // it continues the line before
+		default:
+			others++
+		}
+	}
+	if (known && 3*trailers >= others) || (trailers > 0 && others == 0) {
+		return block
+	}
+	return nil
+}
+
+var blankLines = regexp.MustCompile(`\r?\n(?:[ \t]*\r?\n)+`)
+
+// Commit stores a commit of a tree that follows the parent, with a text that Full or hooks have made, and returns its ID. No ref names it.
 func (d *Draft) Commit(ctx context.Context, tree string, text []byte, m Message) (string, error) {
 	var parents []string
 	if d.Parent != "" {

@@ -2,6 +2,7 @@ package git
 
 import (
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -69,6 +70,45 @@ func TestIsDotGit(t *testing.T) {
 	for _, name := range []string{"git", ".gitignore", "a.git", ".git2", "git~2", `a\b`, ".gitmodules", ""} {
 		if IsDotGit(name) {
 			t.Errorf("%q is taken for .git", name)
+		}
+	}
+}
+
+// TestMessagesKeepTheirText checks that trailers are appended, and that git finds them.
+func TestMessagesKeepTheirText(t *testing.T) {
+	own := []string{"Reviewed-by: R <r@example.com>", "Ctxfs-Context: ctx_a"}
+	tail := strings.Join(own, "\n") + "\n"
+	for text, want := range map[string]string{
+		"Subject":                                             "Subject\n\n" + tail,
+		"\n\n  Subject  \n\n":                                 "  Subject\n\n" + tail,
+		"Fix\n\nhttps://x":                                    "Fix\n\nhttps://x\n\n" + tail,
+		"Fix\n\nSee:\nhttps://x/y":                            "Fix\n\nSee:\nhttps://x/y\n\n" + tail,
+		"Fix\n\n- a: b\n- c":                                  "Fix\n\n- a: b\n- c\n\n" + tail,
+		"Fix\n\nKey:value":                                    "Fix\n\nKey:value\n\n" + tail,
+		"Fix\n\nbody  two\n\n\nmore":                          "Fix\n\nbody  two\n\n\nmore\n\n" + tail,
+		"Fix\n\nSigned-off-by: A <a@example.com>":             "Fix\n\nSigned-off-by: A <a@example.com>\n" + tail,
+		"Fix\n\nIssue : 7\nNote: one\n  two":                  "Fix\n\nIssue : 7\nNote: one\n  two\n" + tail,
+		"Fix\n\nwords\nSigned-off-by: A <a@example.com>":      "Fix\n\nwords\nSigned-off-by: A <a@example.com>\n" + tail,
+		"Fix\n\n1\n2\n3\n4\nSigned-off-by: A <a@example.com>": "Fix\n\n1\n2\n3\n4\nSigned-off-by: A <a@example.com>\n\n" + tail,
+		"Fix\n\nbody\n\nReviewed-by: R <r@example.com>\nAcked-by: B <b@x.org>": "Fix\n\nbody\n\nReviewed-by: R <r@example.com>\nAcked-by: B <b@x.org>\nCtxfs-Context: ctx_a\n",
+		"key: value": "key: value\n\n" + tail,
+		"Fix\r\n\r\nSigned-off-by: A <a@example.com>\r\n": "Fix\r\n\r\nSigned-off-by: A <a@example.com>\n" + tail,
+		"日本語\n\n本文":                                       "日本語\n\n本文\n\n" + tail,
+	} {
+		got := string(Message{Text: text, Trailers: own}.Full())
+		if got != want {
+			t.Errorf("%q became\n%q, want\n%q", text, got, want)
+		}
+		cmd := exec.CommandContext(t.Context(), "git", "interpret-trailers", "--parse", "--no-divider")
+		cmd.Stdin = strings.NewReader(got)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range own {
+			if !strings.Contains(string(out), line+"\n") {
+				t.Errorf("git finds in %q the trailers %q", got, out)
+			}
 		}
 	}
 }

@@ -348,10 +348,7 @@ func (s *staging) store(ctx context.Context, out *Staged, files []git.File) erro
 	if err != nil {
 		return err
 	}
-	text, err := s.draft.Text(ctx, m)
-	if err != nil {
-		return err
-	}
+	text := m.Full()
 	out.Message = strings.TrimSuffix(string(text), "\n")
 	out.Commit, err = s.draft.Commit(ctx, tree, text, m)
 	return err

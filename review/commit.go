@@ -544,9 +544,8 @@ func (d *drafts) build(ctx context.Context, e *Entry) error {
 			if undone, ok := d.opts.reverts[c.done.Repository]; ok {
 				c.message.Text += "\n\nThis reverts commit " + undone.ID + "."
 			}
-			if c.text, err = c.Text(ctx, c.message); err == nil {
-				c.done.ID, err = c.Commit(ctx, tree, c.text, c.message)
-			}
+			c.text = c.message.Full()
+			c.done.ID, err = c.Commit(ctx, tree, c.text, c.message)
 		}
 		if err == nil && len(index) > 0 {
 			c.done.Index, err = c.Stage(ctx, index)
