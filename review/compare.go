@@ -67,6 +67,8 @@ type comparison struct {
 	// candidates are the files and links whose contents must be compared.
 	candidates []candidate
 	out        []Difference
+	// alone has the barred paths of the tree. What the base has there cannot be compared.
+	alone map[Path]bool
 }
 
 // candidate is a file or link whose content must be compared.
@@ -77,7 +79,7 @@ type candidate struct {
 
 // compare compares what is at each of the paths and below it; "" is everything. The differences are sorted by path.
 func (c *comparison) compare(ctx context.Context, paths ...Path) ([]Difference, error) {
-	c.begun, c.out, c.seen, c.directories = time.Now(), nil, map[Path]bool{}, map[Path]bool{}
+	c.begun, c.out, c.seen, c.directories, c.alone = time.Now(), nil, map[Path]bool{}, map[Path]bool{}, map[Path]bool{}
 	c.base.order()
 	if m := c.base.manifest; m != nil {
 		c.seenAt = make([]bool, len(m.Entries))
@@ -96,7 +98,7 @@ func (c *comparison) compare(ctx context.Context, paths ...Path) ([]Difference, 
 			return nil, err
 		}
 		for e := range c.base.below(p) {
-			if c.isSeen(e) {
+			if c.isSeen(e) || c.isLeftAlone(e.path) {
 				continue
 			}
 			v, err := c.base.version(e)
@@ -255,6 +257,15 @@ func (c *comparison) differ(d Difference) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.out = append(c.out, d)
+	if d.Barred != "" {
+		c.alone[d.Path] = true
+	}
+}
+
+// isLeftAlone reports whether a path of the base cannot be compared, and is therefore no difference: its name, or what the tree has at the path or above
+// it, is barred.
+func (c *comparison) isLeftAlone(p Path) bool {
+	return BarredName(p) != "" || c.alone[p] || below(p, c.alone)
 }
 
 func unlessSkip(err error) error {
@@ -271,6 +282,9 @@ func isAbsent(err error) bool {
 
 // visit compares one path of the tree. It returns tree.SkipDir for a directory that is one difference.
 func (c *comparison) visit(ctx context.Context, p Path, st rootfs.Stat) error {
+	if BarredName(p) != "" && c.base.has(p) {
+		return tree.SkipDir // it was seeded, and is not compared
+	}
 	if rule := barred(p, st); rule != "" {
 		c.differ(Difference{Path: p, After: Version{Type: st.Type(), Mode: st.Perm()}, Barred: rule})
 		return tree.SkipDir
