@@ -97,12 +97,54 @@ func sumOf(data []byte) string {
 // Stage prepares the index that Index has read with these changes, and returns its SHA-256 for SettleIndex. The repository does not
 // see it before Lock.
 func (d *Draft) Stage(ctx context.Context, files []File) (string, error) {
+	flags, err := d.flags(ctx)
+	if err != nil {
+		return "", d.failed(err)
+	}
 	if _, err := d.onCopy().feed(ctx, d.repo.reader.opts.Timeout, indexInfo(files, d.zero()), "update-index", "-z", "--index-info"); err != nil {
 		return "", d.failed(err)
+	}
+	for flag, has := range flags {
+		var kept strings.Builder
+		for _, f := range files {
+			if f.Mode != 0 && has[f.Path] {
+				kept.WriteString(f.Path + "\x00")
+			}
+		}
+		if kept.Len() == 0 {
+			continue
+		}
+		if _, err := d.onCopy().feed(ctx, d.repo.reader.opts.Timeout, strings.NewReader(kept.String()), "update-index", flag, "-z", "--stdin"); err != nil {
+			return "", d.failed(err)
+		}
 	}
 	data, err := os.ReadFile(d.indexCopy())
 	d.index.after = sumOf(data)
 	return d.index.after, err
+}
+
+// flags returns the paths of the index that hide what the user changes in the working tree, by the option of git update-index that sets the flag. An entry
+// that is replaced loses its flags, and the user's next commit would take what they hid.
+func (d *Draft) flags(ctx context.Context) (map[string]map[string]bool, error) {
+	const skip, assume = "--skip-worktree", "--assume-unchanged"
+	out := map[string]map[string]bool{skip: {}, assume: {}}
+	if _, err := os.Lstat(d.indexCopy()); errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	list, err := d.onCopy().run(ctx, d.repo.reader.opts.Timeout, "ls-files", "-v", "-z")
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.SplitSeq(string(list), "\x00") {
+		tag, p, _ := strings.Cut(line, " ")
+		if tag == "S" || tag == "s" {
+			out[skip][p] = true
+		}
+		if tag != "" && tag == strings.ToLower(tag) {
+			out[assume][p] = true
+		}
+	}
+	return out, nil
 }
 
 // lockFile returns the name of the index's lock, by which git commands keep from each other.

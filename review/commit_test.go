@@ -917,3 +917,32 @@ func TestCommitOfConvertedFiles(t *testing.T) {
 		})
 	}
 }
+
+// TestCommitKeepsWhatTheIndexHides has files whose local edits the user hides from git.
+func TestCommitKeepsWhatTheIndexHides(t *testing.T) {
+	w := newRepos(t, files{"skipped": numbered(9), "assumed": numbered(9), "both": numbered(9), "plain": numbered(9), "other": "other\n"})
+	w.gitIn("workspace", "update-index", "--skip-worktree", "skipped", "both", "other")
+	w.gitIn("workspace", "update-index", "--assume-unchanged", "assumed", "both")
+	local := numbered(9) + "the user's own\n"
+	write(t, w.in("workspace"), files{"skipped": local, "assumed": local, "both": local})
+	flags := w.gitIn("workspace", "ls-files", "-v")
+	write(t, w.in(id), files{"skipped": byAgent(numbered(9)), "assumed": byAgent(numbered(9)), "both": byAgent(numbered(9)), "plain": byAgent(numbered(9))})
+	e := w.mustCommit("")
+	w.wantGit(flags, "ls-files", "-v")
+	w.wantGit("", "status", "--porcelain")
+	for _, p := range []string{"skipped", "assumed", "both", "plain"} {
+		w.wantGit(strings.TrimRight(byAgent(numbered(9)), "\n"), "show", "HEAD:"+p)
+	}
+	same(t, "the folder", files{"both": read(t, w.in("workspace"))["both"]}, files{"both": byAgent(local)})
+	_, err := w.reviews.Undo(t.Context(), UndoRequest{ID: e.ID, Actor: "host", Commit: &CommitOptions{Message: "back"}, May: func(*Entry) error { return nil }})
+	must(t, err)
+	w.wantGit(flags, "ls-files", "-v")
+	w.wantGit("", "status", "--porcelain")
+	// An entry that is removed, and one that is made again, have none.
+	write(t, w.in("workspace"), files{"skipped": numbered(9), "assumed": numbered(9)})
+	remove(t, w.in(id), "skipped", "assumed")
+	w.mustCommit("")
+	w.gitIn("workspace", "commit", "-q", "--allow-empty", "-m", "nothing surfaces")
+	w.wantGit("s both\nS other\nH plain", "ls-files", "-v")
+	w.sound("workspace")
+}
