@@ -84,7 +84,7 @@ function UndoDialog({ entry, onClose, onDone }: { entry: JournalEntry; onClose: 
   return (
     <Dialog title={`Undo entry ${journalId}: ${entryWord(entry)}`} onClose={onClose} busy={busy} foot={done ? <Button kind="primary" autoFocus onClick={onClose}>Close</Button> : <>
       <Button disabled={busy} onClick={onClose}>Cancel</Button>
-      <Button kind="danger" disabled={busy || !plan.data} onClick={() => void undo()}>Undo</Button>
+      <Button kind="danger" disabled={busy || !plan.data || plan.loading} onClick={() => void undo()}>Undo</Button>
     </>}>
       {done ? <Note tone="good"><p>Undone, as entry {done.journalId}. Undo that entry to do it again.</p><AppliedFiles files={done.files ?? []} /><Commits commits={done.commits ?? []} /></Note> : <>
         <p>Each file gets what it held before, merged with what was done to it since. If one of them conflicts, nothing is done.</p>
