@@ -74,7 +74,7 @@ func TestSensitiveNames(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"main.go", "src/build/main.c", "README.md", "docs/Makefile-howto.md", "config", "config/app.yml", "hooks/use-state.ts", "src/github/workflows.go", "package.json.md", "mypackage.json5x",
+		"main.go", "src/build/main.c", "README.md", "notes/Makefile-howto.md", "config", "config/app.yml", "hooks/use-state.ts", "src/github/workflows.go", "package.json.md", "mypackage.json5x",
 		"x/workflows/a.yml", "Dockerfiles/README.md", "test/HEAD", "configure.md", "yarn/releases/x", "a.config", "requirements.md",
 	} {
 		if got := sensitives.reasons(Path(name)); len(got) != 0 {

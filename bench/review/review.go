@@ -194,10 +194,10 @@ func (s *repository) all(ctx context.Context, turn, changed int) error {
 	}
 	for _, do := range []func() error{
 		func() error {
-			return errors.Join(s.review.Patch(ctx, patch, &ctxfsv1.GetDiffRequest{}), patch.Close(), stand.Git(ctx, s.clone, "status", "-s")) // which refreshes git's index
+			return errors.Join(s.patch(ctx, patch), patch.Close(), stand.Git(ctx, s.clone, "status", "-s")) // which refreshes git's index
 		},
 		func() error {
-			return s.took.Add(diff, func() error { return s.review.Patch(ctx, io.Discard, &ctxfsv1.GetDiffRequest{}) })
+			return s.took.Add(diff, func() error { return s.patch(ctx, io.Discard) })
 		},
 		func() error { return s.took.Add(gitDiff, func() error { return stand.Git(ctx, s.clone, "diff") }) },
 		// In one step first: the store has none of the contents then.
@@ -209,7 +209,7 @@ func (s *repository) all(ctx context.Context, turn, changed int) error {
 		},
 		func() error { return stand.Git(ctx, s.app, "apply", "-p2", "-R", patch.Name()) },
 		func() error {
-			_, err := s.review.Decide(ctx, client.SelectAll(), ctxfsv1.Decision_DECISION_APPROVED, "")
+			_, err := s.review.Decide(ctx, &ctxfsv1.DecideRequest{Selection: client.SelectAll(), Decision: ctxfsv1.Decision_DECISION_APPROVED})
 			return err
 		},
 		func() error { return s.apply(ctx, apply, &ctxfsv1.ApplyRequest{}) },
@@ -219,6 +219,12 @@ func (s *repository) all(ctx context.Context, turn, changed int) error {
 		}
 	}
 	return nil
+}
+
+// patch writes what the context changed to w.
+func (s *repository) patch(ctx context.Context, w io.Writer) error {
+	_, err := s.review.Patch(ctx, w, &ctxfsv1.GetDiffRequest{})
+	return err
 }
 
 // apply applies changes, and takes them back.

@@ -347,7 +347,8 @@ func testReviewsRunNothing(t *testing.T, cfg config) {
 		t.Setenv(name, value)
 	}
 	review := clientOf(w).Review(filepath.Base(w.dir))
-	w.must(review.Patch(w.host, io.Discard, nil))
+	_, err := review.Patch(w.host, io.Discard, nil)
+	w.must(err)
 	applied, err := review.Apply(w.host, &ctxfsv1.ApplyRequest{Selection: client.SelectPaths("/long", "/.gitattributes"), Approve: true})
 	w.must(err)
 	if got, err := os.ReadFile(w.in("ws", "long")); err != nil || string(got) != "the agent's\n"+long+"the user's\n" {
@@ -355,7 +356,7 @@ func testReviewsRunNothing(t *testing.T, cfg config) {
 	}
 	_, err = clientOf(w).Undo(w.host, applied.GetJournalId(), false)
 	w.must(err)
-	_, err = review.Discard(w.host, client.SelectPaths("/long"))
+	_, err = review.Discard(w.host, &ctxfsv1.DiscardRequest{Selection: client.SelectPaths("/long")})
 	w.must(err)
 	if _, err := os.Stat(ran); err == nil {
 		t.Error("a program ran, or git got the environment of the server")

@@ -151,7 +151,7 @@ func (r *reviewed) once(ctx context.Context, c *client.Client) (name string, err
 	}
 	switch r.rng.IntN(6) {
 	case 0:
-		_, err = review.Discard(ctx, client.SelectPaths("app", "lib/both"))
+		_, err = review.Discard(ctx, &ctxfsv1.DiscardRequest{Selection: client.SelectPaths("app", "lib/both")})
 		return "discard", err
 	case 1, 2:
 		r.mode = ctxfsv1.OnConflict(r.rng.IntN(5))

@@ -49,7 +49,7 @@ interface Change {
 }
 
 async function changes(contextId: string): Promise<Change[]> {
-  return JSON.parse(await server.ctxfs("changes", contextId, "--json")) as Change[];
+  return (JSON.parse(await server.ctxfs("changes", contextId, "--json")) as { changes: Change[] }).changes;
 }
 
 async function changeOf(contextId: string, path: string) {

@@ -1,1 +1,0 @@
-import{j as s}from"./index-CeKrS55s.js";import{P as o}from"./processes-CtPxDOi4.js";import"./follow-DwEZIxr3.js";import"./colours-BdebpjGW.js";/* empty css            */function u({rest:r}){return s.jsx(o,{route:["processes"],rest:r})}export{u as default};

@@ -1,1 +1,0 @@
-import{j as r}from"./index-CeKrS55s.js";import{P as t}from"./processes-CtPxDOi4.js";import"./follow-DwEZIxr3.js";import"./colours-BdebpjGW.js";/* empty css            */function u({contextId:s,rest:o}){return r.jsx(t,{contextId:s,route:["contexts",s,"processes"],rest:o})}export{u as default};
