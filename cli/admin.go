@@ -46,7 +46,7 @@ func (a *app) contextCommand() *cobra.Command {
 	}
 	return parent("context", "List, describe, make, fork, export, import and delete contexts", list, info, a.forkCommand(), a.exportCommand(), a.importCommand(),
 		a.contextCreateCommand(),
-		&cobra.Command{Use: "delete NAME…", Short: "Remove contexts for good: folder, record and bindings", Args: usage(cobra.MinimumNArgs(1)), RunE: a.withHost(a.contextDelete)},
+		a.contextDeleteCommand(),
 	)
 }
 
@@ -188,7 +188,34 @@ func (a *app) contextCreateCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) contextDelete(ctx context.Context, c *client.Client, args []string) error {
+func (a *app) contextDeleteCommand() *cobra.Command {
+	var discard bool
+	cmd := &cobra.Command{
+		Use: "delete NAME…", Short: "Remove contexts for good: folder, record and bindings", Args: usage(cobra.MinimumNArgs(1)),
+		Long: "Removes contexts for good: folder, snapshots, record and bindings. A context with changes that were not applied stays, unless\n" +
+			"--discard-changes is given.",
+	}
+	discardFlag(cmd, &discard)
+	cmd.RunE = a.withHost(func(ctx context.Context, c *client.Client, args []string) error {
+		return a.contextDelete(ctx, c, args, client.Discard(discard))
+	})
+	return cmd
+}
+
+// discardFlag declares --discard-changes.
+func discardFlag(cmd *cobra.Command, value *bool) {
+	cmd.Flags().BoolVar(value, "discard-changes", false, "also if changes are lost that were not applied")
+}
+
+// notApplied names the commands that resolve a refusal to lose changes.
+func notApplied(context string, err error) error {
+	if refused := (*client.ReviewError)(nil); errors.As(err, &refused) && refused.Reason == client.ReasonNotApplied {
+		refused.Hint = fmt.Sprintf("look at them with 'ctxfs diff %s', or give --discard-changes", context)
+	}
+	return err
+}
+
+func (a *app) contextDelete(ctx context.Context, c *client.Client, args []string, discard client.Discard) error {
 	var ids []string // all names first: a deletion makes a panel's name unknown
 	for _, name := range args {
 		id, err := a.contextNamed(ctx, c, name)
@@ -199,9 +226,9 @@ func (a *app) contextDelete(ctx context.Context, c *client.Client, args []string
 	}
 	deleted := []object{}
 	for _, id := range ids {
-		n, err := c.DeleteContext(ctx, id)
+		n, err := c.DeleteContext(ctx, id, discard)
 		if err != nil {
-			return err
+			return notApplied(id, err)
 		}
 		if deleted = append(deleted, object{{"contextId", id}, {"removed", n}}); a.json {
 			continue

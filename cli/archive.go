@@ -286,7 +286,7 @@ func importContext(ctx context.Context, c *client.Client, id string, r io.Reader
 	if err == nil {
 		_, err = c.Fork(ctx, scratch, id)
 	}
-	_, deleteErr := c.DeleteContext(context.WithoutCancel(ctx), scratch)
+	_, deleteErr := c.DeleteContext(context.WithoutCancel(ctx), scratch, client.DiscardChanges)
 	return sum, errors.Join(err, deleteErr)
 }
 

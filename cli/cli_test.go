@@ -294,7 +294,7 @@ func TestUnknownPanelsAreNamed(t *testing.T) {
 	if code, _, errs := s.run("panel", "close", "panel/test"); code != 1 || !strings.Contains(errs, "did you mean panels/test?") {
 		t.Errorf("closing a misspelt panel: exit %d, %q", code, errs)
 	}
-	s.ok("context", "delete", "panels/test")
+	s.ok("context", "delete", "--discard-changes", "panels/test")
 	if s.notes != "" {
 		t.Errorf("it said %q", s.notes)
 	}
@@ -464,7 +464,7 @@ func TestPanelsAndContexts(t *testing.T) {
 		t.Errorf("seed plan: %s", got)
 	}
 	s.expect("panels/x closed, 1 tokens revoked, 0 handles closed\n", "panel", "close", "panels/x")
-	s.ok("context", "delete", "ctx_y", "ctx_panels~x")
+	s.ok("context", "delete", "--discard-changes", "ctx_y", "ctx_panels~x")
 	s.expect("[]\n", "context", "list", "--json")
 }
 
@@ -554,7 +554,7 @@ func TestLifeFromTheShell(t *testing.T) {
 	s.stdin = "second\n"
 	s.ok("put", "-", "/note")
 	s.expect("first\n", "--panel", "other", "cat", "/note")
-	s.expect("Restored "+id+" from snapshot \"before\".\n", "snapshot", "restore", id, "before")
+	s.expect("Restored "+id+" from snapshot \"before\".\n", "snapshot", "restore", "--discard-changes", id, "before")
 	s.expect("first\n", "cat", "/note")
 	if got := s.ok("snapshot", "list", id); !strings.Contains(got, "before") {
 		t.Errorf("snapshot list: %s", got)
@@ -576,7 +576,7 @@ func TestLifeFromTheShell(t *testing.T) {
 			t.Errorf("ctxfs %s: exit %d, want 2", strings.Join(args, " "), code)
 		}
 	}
-	if code, _, errs := s.run("snapshot", "restore", id, "before"); code != 1 || !strings.Contains(errs, "has no snapshot") {
+	if code, _, errs := s.run("snapshot", "restore", "--discard-changes", id, "before"); code != 1 || !strings.Contains(errs, "has no snapshot") {
 		t.Errorf("restoring what was deleted: exit %d, %s", code, errs)
 	}
 }

@@ -48,12 +48,20 @@ func (a *app) forkCommand() *cobra.Command {
 }
 
 func (a *app) snapshotCommand() *cobra.Command {
+	var discard bool
+	restore := &cobra.Command{
+		Use: "restore NAME SNAPSHOT", Short: "Put a snapshot in place of what a context holds, which is lost", Args: usage(cobra.ExactArgs(2)),
+		Long: "Puts a snapshot in place of what a context holds, which is lost: keep it as another snapshot first. A context with changes that were\n" +
+			"not applied stays as it is, unless --discard-changes is given.",
+	}
+	discardFlag(restore, &discard)
+	restore.RunE = a.withContext(func(ctx context.Context, c *client.Client, args []string) error {
+		return a.snapshotRestore(ctx, c, args, client.Discard(discard))
+	})
 	return parent("snapshot", "Keep what contexts hold under names, and put it back",
 		&cobra.Command{Use: "create NAME SNAPSHOT", Short: "Keep what a context holds now", Args: usage(cobra.ExactArgs(2)), RunE: a.withContext(a.snapshotCreate)},
 		&cobra.Command{Use: "list NAME", Short: "List the snapshots of a context", Args: usage(cobra.ExactArgs(1)), RunE: a.withContext(a.snapshotList)},
-		&cobra.Command{
-			Use: "restore NAME SNAPSHOT", Short: "Put a snapshot in place of what a context holds, which is lost", Args: usage(cobra.ExactArgs(2)), RunE: a.withContext(a.snapshotRestore),
-		},
+		restore,
 		&cobra.Command{Use: "delete NAME SNAPSHOT", Short: "Remove a snapshot for good", Args: usage(cobra.ExactArgs(2)), RunE: a.withContext(a.snapshotDelete)},
 	)
 }
@@ -95,10 +103,10 @@ func (a *app) snapshotList(ctx context.Context, c *client.Client, args []string)
 	return a.table([]string{"SNAPSHOT", "CREATED", "ON DISK"}, rows)
 }
 
-func (a *app) snapshotRestore(ctx context.Context, c *client.Client, args []string) error {
-	x, err := c.Restore(ctx, args[0], args[1])
+func (a *app) snapshotRestore(ctx context.Context, c *client.Client, args []string, discard client.Discard) error {
+	x, err := c.Restore(ctx, args[0], args[1], discard)
 	if err != nil {
-		return err
+		return notApplied(args[0], err)
 	}
 	if a.json {
 		return a.printProto(x)
@@ -125,7 +133,8 @@ func (a *app) gcCommand() *cobra.Command {
 			"gone. Contexts themselves are removed only with --older-than, --idle or --server-rules; one used within the last 10 minutes never is.\n" +
 			"--older-than alone spares the contexts of panels that are open; name an --idle time to remove those too.\n\n" +
 			"A context stays while a client of its panel is connected, a file is open, a command runs, its changes wait for a review, a staged commit\n" +
-			"was not pushed, or a site shows it; --force removes it all the same. --dry-run says of each context why it would stay.\n\n" +
+			"was not pushed, or a site shows it; --force removes it all the same. A context with changes that were not applied stays, also with --force:\n" +
+			"only --discard-changes removes it. --dry-run says of each context why it would stay.\n\n" +
 			"What cannot be removed is named at the end, and the exit code is 1; the rest is removed all the same.",
 		Example: "  ctxfs gc --dry-run --idle 168h --label '!keep'",
 		Args:    usage(cobra.NoArgs),
@@ -135,6 +144,7 @@ func (a *app) gcCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&idle, "idle", 0, "remove contexts not used for longer than this, such as 168h, also those of open panels")
 	cmd.Flags().BoolVar(&req.ServerRules, "server-rules", false, "also remove contexts as the server does from time to time (--context-ttl, --context-idle-ttl, --contexts-max-bytes of 'ctxfs serve')")
 	cmd.Flags().BoolVar(&req.Force, "force", false, "remove contexts although something keeps them, but for a use within the last 10 minutes")
+	discardFlag(cmd, &req.DiscardChanges)
 	selectFlag(cmd, &req.LabelSelectors, "contexts")
 	cmd.RunE = a.withHost(func(ctx context.Context, c *client.Client, _ []string) error {
 		req.ContextAgeSeconds, req.ContextIdleSeconds = roundUp(age), roundUp(idle)

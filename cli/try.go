@@ -106,7 +106,7 @@ func (t *trial) clean() error {
 		}
 		_, err := t.client.ClosePanel(ctx, p.ID())
 		errs = append(errs, p.Close(), err)
-		_, err = t.client.DeleteContext(ctx, p.ContextID())
+		_, err = t.client.DeleteContext(ctx, p.ContextID(), client.DiscardChanges)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"slices"
 
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -63,10 +64,17 @@ func (c *Client) Info(ctx context.Context, id string) (*ctxfsv1.GetInfoResponse,
 	return r, convert("getinfo", err)
 }
 
-// DeleteContext removes a context for good, and says how many entries it held.
-func (c *Client) DeleteContext(ctx context.Context, id string) (removed int64, err error) {
-	r, err := c.contexts().DeleteContext(ctx, &ctxfsv1.DeleteContextRequest{ContextId: id})
-	return r.GetRemoved(), convert("deletecontext", err)
+// Discard is an option of DeleteContext and Restore.
+type Discard bool
+
+// DiscardChanges lets DeleteContext and Restore lose changes that were not applied.
+const DiscardChanges Discard = true
+
+// DeleteContext removes a context for good, and says how many entries it held. It fails with ReasonNotApplied if the context has changes that were
+// not applied, unless DiscardChanges is given.
+func (c *Client) DeleteContext(ctx context.Context, id string, discard ...Discard) (removed int64, err error) {
+	r, err := c.contexts().DeleteContext(ctx, &ctxfsv1.DeleteContextRequest{ContextId: id, DiscardChanges: slices.Contains(discard, DiscardChanges)})
+	return r.GetRemoved(), reviewError("deletecontext", err)
 }
 
 // SetLabels sets and removes labels of a context, and returns all that it has then. It fails with EINVAL if they are bad or more than 16.

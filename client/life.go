@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -36,10 +37,11 @@ func (c *Client) ListSnapshots(ctx context.Context, id string) ([]*ctxfsv1.Snaps
 	return r.GetSnapshots(), convert("listsnapshots", err)
 }
 
-// Restore puts what a snapshot holds in place of what a context holds, which is lost. Open handles become ESTALE.
-func (c *Client) Restore(ctx context.Context, id, name string) (*ctxfsv1.Context, error) {
-	r, err := c.contexts().Restore(ctx, &ctxfsv1.RestoreRequest{ContextId: id, Name: name})
-	return r.GetContext(), convert("restore", err)
+// Restore puts what a snapshot holds in place of what a context holds, which is lost. Open handles become ESTALE. It fails with ReasonNotApplied if
+// the context has changes that were not applied, unless DiscardChanges is given.
+func (c *Client) Restore(ctx context.Context, id, name string, discard ...Discard) (*ctxfsv1.Context, error) {
+	r, err := c.contexts().Restore(ctx, &ctxfsv1.RestoreRequest{ContextId: id, Name: name, DiscardChanges: slices.Contains(discard, DiscardChanges)})
+	return r.GetContext(), reviewError("restore", err)
 }
 
 // DeleteSnapshot removes a snapshot for good.

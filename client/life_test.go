@@ -70,7 +70,7 @@ func TestForkSnapshotRestore(t *testing.T) {
 		wantContent(t, one, "note", "FIRST")
 		wantContent(t, two, "note", "second")
 
-		restored, err := c.Restore(t.Context(), oneID, "before")
+		restored, err := c.Restore(t.Context(), oneID, "before", client.DiscardChanges)
 		must(t, err)
 		wantContent(t, one, "note", "first")
 		_, err = file.ReadAt(make([]byte, 1), 0)
@@ -90,7 +90,7 @@ func TestForkSnapshotRestore(t *testing.T) {
 			t.Errorf("the snapshots are %v, %v", list, err)
 		}
 		must(t, c.DeleteSnapshot(t.Context(), oneID, "before"))
-		_, err = c.Restore(t.Context(), oneID, "before")
+		_, err = c.Restore(t.Context(), oneID, "before", client.DiscardChanges)
 		if fserr.CodeOf(err) != fserr.ENOENT {
 			t.Errorf("restoring what was deleted: %v", err)
 		}

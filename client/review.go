@@ -46,6 +46,8 @@ const (
 	ReasonNoRepository = "NO_REPOSITORY"
 	ReasonNeedsFilter  = "GIT_FILTER"
 	ReasonHookFailed   = "HOOK_FAILED"
+	// ReasonNotApplied is of DeleteContext and Restore.
+	ReasonNotApplied = "NOT_APPLIED"
 	// ReasonCheckFailed is of an ApplyChecked whose check failed.
 	ReasonCheckFailed = "CHECK_FAILED"
 )
@@ -85,7 +87,7 @@ func reviewError(op string, err error) error {
 	}
 	switch out.Reason {
 	case ReasonConflict, ReasonStaleRevision, ReasonNotApproved, ReasonBarredPath, ReasonUnresolved, ReasonDirtyCommit, ReasonRepositoryBusy, ReasonNoRepository, ReasonNeedsFilter,
-		ReasonHookFailed, ReasonCheckFailed:
+		ReasonHookFailed, ReasonNotApplied, ReasonCheckFailed:
 		return out
 	}
 	return convert(op, err)

@@ -81,11 +81,14 @@ func TestBatchThatCannotBeUndone(t *testing.T) {
 	w.repo("app")
 	w.sqlite()
 	remedies := map[ID]func(m *Manager, at string) error{
-		"ctx_retry":   func(_ *Manager, at string) error { return unix.Unmount(at, 0) },
-		"ctx_restore": func(m *Manager, _ string) error { _, err := m.Restore(t.Context(), "ctx_restore", "s"); return err },
+		"ctx_retry": func(_ *Manager, at string) error { return unix.Unmount(at, 0) },
+		"ctx_restore": func(m *Manager, _ string) error {
+			_, err := m.Restore(t.Context(), "ctx_restore", "s", nil)
+			return err
+		},
 		"ctx_delete": func(m *Manager, at string) error {
 			must(t, unix.Unmount(at, 0)) // nothing removes a mount
-			_, err := m.Delete(t.Context(), "ctx_delete")
+			_, err := m.Delete(t.Context(), "ctx_delete", nil)
 			ensure(t, m, "ctx_delete")
 			return err
 		},

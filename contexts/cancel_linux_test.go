@@ -40,11 +40,11 @@ var calls = map[string]func(ctx context.Context, m *Manager, id, other ID) error
 		return err
 	},
 	"Restore": func(ctx context.Context, m *Manager, id, _ ID) error {
-		_, err := m.Restore(ctx, id, fmt.Sprint("s", rand.IntN(3)))
+		_, err := m.Restore(ctx, id, fmt.Sprint("s", rand.IntN(3)), nil)
 		return err
 	},
 	"Delete": func(ctx context.Context, m *Manager, id, _ ID) error {
-		_, err := m.Delete(ctx, id)
+		_, err := m.Delete(ctx, id, nil)
 		return err
 	},
 	"CollectGarbage": func(ctx context.Context, m *Manager, _, _ ID) error {
@@ -82,7 +82,7 @@ func TestEveryWaitEndsWithItsCaller(t *testing.T) {
 			id := ID(fmt.Sprint("ctx_", i))
 			ensure(t, m, id)
 			inTime(t, "an access", acquired(m, id))
-			inTime(t, "a deletion", func(ctx context.Context) error { _, err := m.Delete(ctx, id); return err })
+			inTime(t, "a deletion", func(ctx context.Context) error { _, err := m.Delete(ctx, id, nil); return err })
 		}
 		wantSwept(t, m)
 		for _, pattern := range []string{"ctx_?" + lockSuffix, "ctx_?" + markSuffix} {
@@ -103,7 +103,7 @@ func callAndGiveUp(t *testing.T, m *Manager) {
 	id, other := ID(fmt.Sprint("ctx_", rand.IntN(4))), ID(fmt.Sprint("ctx_", rand.IntN(4)))
 	if id == other {
 		other += "x"
-		defer func() { _, _ = m.Delete(context.Background(), other) }() // it may not be there
+		defer func() { _, _ = m.Delete(context.Background(), other, nil) }() // it may not be there
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(30_000))*time.Microsecond)
 	defer cancel()

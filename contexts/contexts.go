@@ -370,9 +370,9 @@ func (m *Manager) Snapshots(ctx context.Context, id ID) ([]Snapshot, error) {
 
 // Restore replaces the content of a context by a copy of a snapshot, in one step, after the operations on it have ended. Handles
 // in the context become ESTALE. It fails with ENOENT if there is no such snapshot, and with EBUSY if operations do not end
-// within 10 s.
-func (m *Manager) Restore(ctx context.Context, id ID, name string) (Info, error) {
-	return m.changed(m.lives.Restore(ctx, id, name))
+// within 10 s. An error of unless, which may be nil, leaves the context as it is.
+func (m *Manager) Restore(ctx context.Context, id ID, name string, unless Unless) (Info, error) {
+	return m.changed(m.lives.Restore(ctx, id, name, unless))
 }
 
 // DeleteSnapshot removes a snapshot. It fails with ENOENT if there is none.
@@ -399,8 +399,11 @@ func (m *Manager) SetLabels(ctx context.Context, id ID, put map[string]string, r
 }
 
 // Delete removes the folder, the snapshots, the record, its panels' bindings and their tokens. It works on a full disk. It fails
-// with ESTALE if the context is missing, and with EBUSY if its operations do not end within 10 s.
-func (m *Manager) Delete(ctx context.Context, id ID) (Deleted, error) { return m.lives.Delete(ctx, id) }
+// with ESTALE if the context is missing, and with EBUSY if its operations do not end within 10 s. An error of unless, which may be nil, leaves the
+// context as it is.
+func (m *Manager) Delete(ctx context.Context, id ID, unless Unless) (Deleted, error) {
+	return m.lives.Delete(ctx, id, unless)
+}
 
 // CollectGarbage removes what nothing refers to any more and, if asked to, contexts that have not been used for long. It returns
 // each item that was removed, or could not be removed. It fails if it could not look for everything, with EAGAIN if contexts

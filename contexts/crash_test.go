@@ -75,7 +75,7 @@ func child() int {
 		return childFailed(err)
 	}
 	if slices.Contains(deletePhases, os.Getenv(stopEnv)) {
-		if _, err := m.Delete(ctx, id); err != nil {
+		if _, err := m.Delete(ctx, id, nil); err != nil {
 			return childFailed(err)
 		}
 	}
@@ -110,7 +110,7 @@ func liveOn(ctx context.Context, m *Manager, id ID, phase string) (done bool, er
 	case "snapshot-made":
 		_, err = m.Snapshot(ctx, id, "late")
 	case "restoring", "swapped":
-		_, err = m.Restore(ctx, id, "s")
+		_, err = m.Restore(ctx, id, "s", nil)
 	case "batch-journal", "batch-staged", "batch-recorded", "batch-begin", "batch-checked", "batch-done", "batch-finished", "batch-cleaned":
 		err = runBatch(m, id)
 	default:

@@ -85,7 +85,7 @@ func TestRebuildEndsADeletion(t *testing.T) {
 	})
 	m := w.open()
 	ensure(t, m, "ctx_a")
-	if _, err := m.Delete(context.WithValue(t.Context(), deleting{}, true), "ctx_a"); !errors.Is(err, metadata.ErrUnavailable) {
+	if _, err := m.Delete(context.WithValue(t.Context(), deleting{}, true), "ctx_a", nil); !errors.Is(err, metadata.ErrUnavailable) {
 		t.Errorf("the deletion got %v, want ErrUnavailable", err)
 	}
 	if r, err := m.Rebuild(t.Context()); err != nil || len(r.Deleted) != 1 {
@@ -133,7 +133,7 @@ func TestRebuildFollowsTheFolders(t *testing.T) {
 	}
 	gone, err := w.store.Contexts().Get(ctx, "ctx_gone")
 	must(t, err)
-	_, err = m.Delete(ctx, "ctx_gone")
+	_, err = m.Delete(ctx, "ctx_gone", nil)
 	must(t, err)
 	must(t, w.store.Contexts().Create(ctx, gone))
 	must(t, w.store.Contexts().Delete(ctx, "ctx_lost"))

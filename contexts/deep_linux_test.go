@@ -57,14 +57,14 @@ func TestContextDeeperThanAPath(t *testing.T) {
 		_, err := m.Snapshot(t.Context(), "ctx_a", "s")
 		must(t, err)
 		put(t, m, "ctx_a", "app/new", "newer")
-		_, err = m.Restore(t.Context(), "ctx_a", "s")
+		_, err = m.Restore(t.Context(), "ctx_a", "s", nil)
 		must(t, err)
 		wantFile(t, m, "ctx_a", "app/new", "new")
 		if n := count("ctx_a"); n != deep {
 			t.Errorf("what was restored has %d of %d directories", n, deep)
 		}
 		for _, id := range []ID{"ctx_a", "ctx_b"} {
-			if n, err := m.Delete(t.Context(), id); err != nil || n.Entries < int64(deep) {
+			if n, err := m.Delete(t.Context(), id, nil); err != nil || n.Entries < int64(deep) {
 				t.Errorf("delete of %s: %+v, %v", id, n, err)
 			}
 		}

@@ -86,7 +86,7 @@ func TestFork(t *testing.T) {
 			t.Errorf("the fork made its parent's generation %d of %d, %v", after.Generation, before.Generation, err)
 		}
 		fork(t, m, "ctx_b", "ctx_c")
-		_, err = m.Delete(t.Context(), "ctx_a")
+		_, err = m.Delete(t.Context(), "ctx_a", nil)
 		must(t, err)
 		wantFile(t, m, "ctx_c", "app/d1/f1.txt", "the fork's")
 		wantSwept(t, m)
@@ -102,7 +102,7 @@ func TestForkRefuses(t *testing.T) {
 	}
 	_, err := m.Ensure(t.Context(), "ctx_owned", EnsureOptions{OwnerPanel: "owned"}, nil)
 	must(t, err)
-	_, err = m.Delete(t.Context(), "ctx_owned")
+	_, err = m.Delete(t.Context(), "ctx_owned", nil)
 	must(t, err)
 	for _, c := range []struct {
 		name     string

@@ -31,7 +31,7 @@ func TestGarbage(t *testing.T) {
 		}
 		_, err := m.Snapshot(t.Context(), "ctx_a", "s")
 		must(t, err)
-		_, err = m.Delete(t.Context(), "ctx_a")
+		_, err = m.Delete(t.Context(), "ctx_a", nil)
 		must(t, err)
 		must(t, os.Mkdir(filepath.Join(m.cat.Layout.Staging, "context-left"), 0o700))
 		must(t, os.MkdirAll(m.cat.Layout.Snapshot("ctx_gone", "s"), 0o700))
@@ -136,10 +136,10 @@ func TestGarbageOfTemplates(t *testing.T) {
 	wantGarbage(t, m, GarbageOptions{DryRun: true}, "layer "+two.Hash)
 	wantGarbage(t, m, GarbageOptions{}, "layer "+two.Hash)
 	fork(t, m, ID("safe_tpl_"+one.Hash[:12]+"_a"), "ctx_fork")
-	_, err = m.Delete(t.Context(), ID("safe_tpl_"+one.Hash[:12]+"_a"))
+	_, err = m.Delete(t.Context(), ID("safe_tpl_"+one.Hash[:12]+"_a"), nil)
 	must(t, err)
 	wantGarbage(t, m, GarbageOptions{}) // the fork stands on it
-	_, err = m.Delete(t.Context(), "ctx_fork")
+	_, err = m.Delete(t.Context(), "ctx_fork", nil)
 	must(t, err)
 	wantGarbage(t, m, GarbageOptions{}, "layer "+one.Hash)
 	ensure(t, m, ID("safe_tpl_"+two.Hash[:12]+"_b")) // built anew

@@ -52,7 +52,7 @@ func TestGarbageLooksAgain(t *testing.T) {
 	m = aged(t, func(phase string) {
 		if phase == "trashed" && again {
 			again = false
-			_, err := m.Delete(t.Context(), "ctx_b")
+			_, err := m.Delete(t.Context(), "ctx_b", nil)
 			must(t, err)
 			ensure(t, m, "ctx_b")
 		}
@@ -99,7 +99,7 @@ func TestRestoreKeepsTheOwner(t *testing.T) {
 	before := ensure(t, m, "ctx_a")
 	_, err := m.Snapshot(t.Context(), "ctx_a", "s")
 	must(t, err)
-	info, err := m.Restore(t.Context(), "ctx_a", "s")
+	info, err := m.Restore(t.Context(), "ctx_a", "s", nil)
 	must(t, err)
 	kept, err := m.Get(t.Context(), "ctx_a")
 	must(t, err)

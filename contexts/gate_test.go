@@ -134,7 +134,7 @@ func TestMissingContext(t *testing.T) {
 	if got, want := err.Error(), "ESTALE: context 'ctx_x' does not exist; call EnsureContext or OpenPanel"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	_, err = m.Delete(context.Background(), "ctx_x")
+	_, err = m.Delete(context.Background(), "ctx_x", nil)
 	wantCode(t, err, fserr.ESTALE)
 	info, err := m.Get(context.Background(), "ctx_x")
 	if err != nil || info.State != StateMissing {
@@ -168,7 +168,7 @@ func TestDeleteWaitsForOperations(t *testing.T) {
 	// clock: the caller gives up, whenever that is
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
-	if _, err := m.Delete(short, "ctx_a"); err == nil {
+	if _, err := m.Delete(short, "ctx_a", nil); err == nil {
 		t.Fatal("deleted under a running operation")
 	}
 	// A deletion given up leaves everything as it was.
@@ -177,7 +177,7 @@ func TestDeleteWaitsForOperations(t *testing.T) {
 	b.Release()
 	done := make(chan error)
 	go func() {
-		d, err := m.Delete(ctx, "ctx_a")
+		d, err := m.Delete(ctx, "ctx_a", nil)
 		if err == nil && d.Entries != 3 {
 			t.Errorf("%d entries were removed, want 3", d.Entries)
 		}
@@ -233,7 +233,7 @@ func TestLinkAtTheContextsName(t *testing.T) {
 	wantCode(t, err, fserr.EEXIST, "no folder")
 	_, err = m.Acquire(context.Background(), "ctx_a", Write)
 	wantCode(t, err, fserr.EEXIST)
-	if _, err := m.Delete(context.Background(), "ctx_a"); err == nil {
+	if _, err := m.Delete(context.Background(), "ctx_a", nil); err == nil {
 		t.Error("a link was deleted as a context")
 	}
 }

@@ -148,8 +148,8 @@ func TestExclusiveUseGivesUp(t *testing.T) {
 		use  Use
 		do   func(ctx context.Context, m *Manager) error
 	}{
-		{"delete", Read, func(ctx context.Context, m *Manager) error { _, err := m.Delete(ctx, "ctx_a"); return err }},
-		{"restore", Read, func(ctx context.Context, m *Manager) error { _, err := m.Restore(ctx, "ctx_a", "s"); return err }},
+		{"delete", Read, func(ctx context.Context, m *Manager) error { _, err := m.Delete(ctx, "ctx_a", nil); return err }},
+		{"restore", Read, func(ctx context.Context, m *Manager) error { _, err := m.Restore(ctx, "ctx_a", "s", nil); return err }},
 		{"snapshot", Write, func(ctx context.Context, m *Manager) error { _, err := m.Snapshot(ctx, "ctx_a", "t"); return err }},
 		{"fork", Write, func(ctx context.Context, m *Manager) error {
 			_, err := m.Fork(ctx, "ctx_a", "ctx_b", EnsureOptions{})

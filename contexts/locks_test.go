@@ -37,9 +37,9 @@ func TestLocksOfContextsThatAreGone(t *testing.T) {
 	m = w.open()
 	check("a start")
 	touch(t, m, "ctx_a")
-	_, err = m.Delete(t.Context(), "ctx_a")
+	_, err = m.Delete(t.Context(), "ctx_a", nil)
 	must(t, err)
-	_, err = m.Delete(t.Context(), "ctx_none") // which takes a lock too
+	_, err = m.Delete(t.Context(), "ctx_none", nil) // which takes a lock too
 	if err == nil {
 		t.Error("deleted what is not there")
 	}

@@ -145,7 +145,7 @@ func TestMarksOfCopies(t *testing.T) {
 	must(t, err)
 	hide(t, m, "ctx_a", "app/will-be-dir")
 	check("with a further edit", "ctx_a", append(links, "app/sub/other", "app/will-be-dir")...)
-	_, err = m.Restore(t.Context(), "ctx_a", "one")
+	_, err = m.Restore(t.Context(), "ctx_a", "one", nil)
 	must(t, err)
 	check("restored", "ctx_a", append(links, "app/sub/other")...)
 

@@ -192,7 +192,7 @@ func TestOverlayDelete(t *testing.T) {
 			must(t, err)
 			a.Release()
 			c.before(t, w, m)
-			if d, err := m.Delete(ctx, "ctx_a"); err != nil || d.Entries == 0 {
+			if d, err := m.Delete(ctx, "ctx_a", nil); err != nil || d.Entries == 0 {
 				t.Fatalf("deleted %+v, %v", d, err)
 			}
 			if told := log.FilterMessageSnippet("in use").Len() > 0; told != c.lazily {
@@ -286,7 +286,7 @@ func TestServerThatCannotMount(t *testing.T) {
 	}
 	w.others = []driver.Driver{refusing{able}}
 	m = w.open()
-	if _, err := m.Delete(t.Context(), "ctx_b"); err != nil {
+	if _, err := m.Delete(t.Context(), "ctx_b", nil); err != nil {
 		t.Errorf("deleting needs no mount: %v", err)
 	}
 	must(t, m.Close())
@@ -335,7 +335,7 @@ func TestLayerOfAContextStays(t *testing.T) {
 		must(t, m.Close())
 	}
 	m = w.open()
-	_, err := m.Delete(t.Context(), "ctx_a")
+	_, err := m.Delete(t.Context(), "ctx_a", nil)
 	must(t, err)
 	must(t, m.Close())
 	m = w.open()

@@ -192,7 +192,7 @@ func TestForeignMountAtAContext(t *testing.T) {
 	m = w.open()
 	_, err := m.Acquire(t.Context(), "ctx_a", Write)
 	wantCode(t, err, fserr.EBUSY, "something else (tmpfs)", "unmount it")
-	_, err = m.Delete(t.Context(), "ctx_a")
+	_, err = m.Delete(t.Context(), "ctx_a", nil)
 	wantCode(t, err, fserr.EBUSY, "something else (tmpfs)")
 	must(t, unmount(w.folder("ctx_a"), 0))
 	wantFile(t, m, "ctx_a", "app/d1/f1.txt", "content 1")

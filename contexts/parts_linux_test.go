@@ -83,7 +83,7 @@ func (w *workspace) forkFreezing(m *Manager, from, to ID, want int) {
 		if entries, err := os.ReadDir(w.parts()); err == nil && len(entries) == want {
 			return
 		}
-		_, err := m.Delete(w.t.Context(), to)
+		_, err := m.Delete(w.t.Context(), to, nil)
 		must(w.t, err)
 	}
 	w.t.Fatalf("no fork of %s made part %d", from, want)
@@ -129,7 +129,7 @@ func TestForkFreezes(t *testing.T) {
 	wantFile(t, m, "ctx_fork1", "app/new0-2", "through one name")
 	for _, id := range append(forks, "ctx_a") {
 		wantSwept(t, m)
-		_, err := m.Delete(t.Context(), id)
+		_, err := m.Delete(t.Context(), id, nil)
 		must(t, err)
 	}
 	w.wantParts("after the deletion of all", 0)
@@ -157,7 +157,7 @@ func TestSnapshotFreezes(t *testing.T) {
 		t.Errorf("the view of the snapshot lacks what was renamed: %v", err)
 	}
 	must(t, v.Root.Close())
-	_, err = m.Restore(t.Context(), "ctx_a", "s")
+	_, err = m.Restore(t.Context(), "ctx_a", "s", nil)
 	must(t, err)
 	sameTree(t, treeOf(t, w.folder("ctx_a")), want)
 	_, err = m.CollectGarbage(t.Context(), GarbageOptions{})
@@ -166,7 +166,7 @@ func TestSnapshotFreezes(t *testing.T) {
 	must(t, m.DeleteSnapshot(t.Context(), "ctx_a", "s"))
 	sameTree(t, treeOf(t, w.folder("ctx_a")), want)
 	w.wantParts("while the context shows it", 1)
-	_, err = m.Delete(t.Context(), "ctx_a")
+	_, err = m.Delete(t.Context(), "ctx_a", nil)
 	must(t, err)
 	w.wantParts("after the deletion", 0)
 }

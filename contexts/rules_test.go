@@ -578,7 +578,7 @@ func TestANewContextIsNotIdle(t *testing.T) {
 			_, err := h.Snapshot(t.Context(), "ctx_a", "s")
 			must(t, err)
 			h.pass(100 * time.Hour)
-			_, err = h.Restore(t.Context(), "ctx_a", "s")
+			_, err = h.Restore(t.Context(), "ctx_a", "s", nil)
 			must(t, err)
 		},
 		"seeded for long": func(h *hall) {
@@ -587,7 +587,7 @@ func TestANewContextIsNotIdle(t *testing.T) {
 					h.pass(100 * time.Hour)
 				}
 			}
-			_, err := h.Delete(t.Context(), "ctx_a")
+			_, err := h.Delete(t.Context(), "ctx_a", nil)
 			must(t, err)
 			h.step.Store(&slow)
 			ensure(t, h.Manager, "ctx_a")

@@ -183,7 +183,7 @@ func TestGarbageKeepsTheLayersOfScopes(t *testing.T) {
 	w.write("lib/core/new", "new")
 	newest := ensureOf(t, m, "ctx_newest", "lib/core")
 	for _, id := range []ID{"ctx_current", "ctx_unused", "ctx_newest"} {
-		_, err := m.Delete(t.Context(), id)
+		_, err := m.Delete(t.Context(), id, nil)
 		must(t, err)
 	}
 	_, err := m.CollectGarbage(t.Context(), GarbageOptions{})

@@ -235,7 +235,7 @@ func TestUnusedLayersGoAtStart(t *testing.T) {
 	w.write("app/main.go", "3")
 	current := ensure(t, m, "ctx_c")
 	for _, id := range []ID{"ctx_a", "ctx_c"} {
-		_, err := m.Delete(context.Background(), id)
+		_, err := m.Delete(context.Background(), id, nil)
 		must(t, err)
 	}
 	must(t, m.Close())

@@ -38,7 +38,7 @@ func TestSnapshots(t *testing.T) {
 			name string
 			want map[string]string
 		}{{"one", want}, {"two", second}, {"one", want}} {
-			info, err := m.Restore(t.Context(), "ctx_a", c.name)
+			info, err := m.Restore(t.Context(), "ctx_a", c.name, nil)
 			must(t, err)
 			generation++
 			if info.Generation != generation {
@@ -58,11 +58,11 @@ func TestSnapshots(t *testing.T) {
 		must(t, m.Close())
 		m = w.open()
 		must(t, m.DeleteSnapshot(t.Context(), "ctx_a", "one"))
-		_, err = m.Restore(t.Context(), "ctx_a", "one")
+		_, err = m.Restore(t.Context(), "ctx_a", "one", nil)
 		wantCode(t, err, fserr.ENOENT, `'ctx_a' has no snapshot "one"`)
-		_, err = m.Restore(t.Context(), "ctx_a", "two")
+		_, err = m.Restore(t.Context(), "ctx_a", "two", nil)
 		must(t, err)
-		_, err = m.Delete(t.Context(), "ctx_a")
+		_, err = m.Delete(t.Context(), "ctx_a", nil)
 		must(t, err)
 		ensure(t, m, "ctx_a")
 		if all, err := m.Snapshots(t.Context(), "ctx_a"); err != nil || len(all) != 0 {
@@ -98,7 +98,7 @@ func TestSnapshotRefuses(t *testing.T) {
 		wantCode(t, err, c.code, c.says)
 	}
 	for _, name := range []string{"none", "..", ""} {
-		_, err := m.Restore(t.Context(), "ctx_a", name)
+		_, err := m.Restore(t.Context(), "ctx_a", name, nil)
 		if err == nil {
 			t.Errorf("%q was restored", name)
 		}
@@ -107,7 +107,7 @@ func TestSnapshotRefuses(t *testing.T) {
 		}
 	}
 	must(t, os.WriteFile(filepath.Join(m.cat.Layout.Snapshot("ctx_a", "Taken"), snapshotFile), []byte("{"), 0o600))
-	_, err = m.Restore(t.Context(), "ctx_a", "Taken")
+	_, err = m.Restore(t.Context(), "ctx_a", "Taken", nil)
 	wantCode(t, err, fserr.EIO, "damaged")
 }
 
@@ -120,7 +120,7 @@ func TestRestoreWhileAClientWrites(t *testing.T) {
 		must(t, err)
 		var last Info
 		for range 4 {
-			last, err = m.Restore(t.Context(), "ctx_a", "s")
+			last, err = m.Restore(t.Context(), "ctx_a", "s", nil)
 			must(t, err)
 		}
 		fork(t, m, "ctx_a", "ctx_b")
@@ -131,7 +131,7 @@ func TestRestoreWhileAClientWrites(t *testing.T) {
 			must(t, wr.err)
 			got[i] = wr.numbers(t, w.folder("ctx_a"))
 		}
-		_, err = m.Restore(t.Context(), "ctx_a", "s")
+		_, err = m.Restore(t.Context(), "ctx_a", "s", nil)
 		must(t, err)
 		ensure(t, m, "ctx_a")
 		for i, wr := range writers {
@@ -202,7 +202,7 @@ func (w *workspace) killDuringLife(id ID, phase string) {
 	if err != nil || len(all) != 1 {
 		t.Errorf("killed at %s there are the snapshots %+v, %v", phase, all, err)
 	}
-	_, err = m.Restore(t.Context(), id, "s")
+	_, err = m.Restore(t.Context(), id, "s", nil)
 	must(t, err)
 	ensure(t, m, id)
 	sameTree(t, treeOf(t, w.folder(id)), kept)

@@ -54,7 +54,7 @@ func TestContextKeepsWhatItIsMadeOf(t *testing.T) {
 	fork(t, m, "ctx_a", "ctx_fork")
 	_, err = m.Snapshot(t.Context(), "ctx_a", "s")
 	must(t, err)
-	_, err = m.Restore(t.Context(), "ctx_a", "s")
+	_, err = m.Restore(t.Context(), "ctx_a", "s", nil)
 	must(t, err)
 	must(t, m.Close())
 
@@ -64,7 +64,7 @@ func TestContextKeepsWhatItIsMadeOf(t *testing.T) {
 	must(t, err)
 	for _, id := range []ID{"ctx_a", "ctx_fork"} {
 		wantSpec(t, m, id, spec)
-		_, err = m.Delete(t.Context(), id)
+		_, err = m.Delete(t.Context(), id, nil)
 		must(t, err)
 		_, err = m.Spec(t.Context(), id)
 		wantCode(t, err, fserr.ESTALE)

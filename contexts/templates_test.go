@@ -186,7 +186,7 @@ func TestRemoveTemplate(t *testing.T) {
 	if _, err := w.store.Layers().Get(t.Context(), second.Hash); err == nil {
 		t.Error("the layer's record is there")
 	}
-	if _, err := m.Delete(t.Context(), id); err != nil {
+	if _, err := m.Delete(t.Context(), id, nil); err != nil {
 		t.Fatal(err)
 	}
 	remove(hash, true)

@@ -33,7 +33,7 @@ func TestTrashOfAGoneCallerIsLoggedAndCollected(t *testing.T) {
 	mounted := filepath.Join(w.folder("ctx_a"), "mounted")
 	must(t, os.Mkdir(mounted, 0o700))
 	must(t, unix.Mount("none", mounted, "tmpfs", 0, "size=64k"))
-	_, err := m.Delete(ctx, "ctx_a")
+	_, err := m.Delete(ctx, "ctx_a", nil)
 	must(t, err)
 	inTime(t, "the log of the failure", func(ctx context.Context) error {
 		for logs.FilterMessageSnippet("trash could not be emptied").Len() == 0 && ctx.Err() == nil {

@@ -54,7 +54,7 @@ func TestSnapshotIsReadWhileItsContextChanges(t *testing.T) {
 			return a
 		}
 		kept := read()
-		_, err = m.Restore(t.Context(), "ctx_a", "two")
+		_, err = m.Restore(t.Context(), "ctx_a", "two", nil)
 		must(t, err)
 		fork(t, m, "ctx_a", "ctx_b")
 		put(t, m, "ctx_a", "app/d1/f1.txt", "third")
@@ -84,7 +84,7 @@ func TestSnapshotIsReadWhileItsContextChanges(t *testing.T) {
 
 		other, err = m.AcquireSnapshot(t.Context(), "ctx_a", "two", two.TakenAt.UnixNano())
 		must(t, err)
-		_, err = m.Delete(t.Context(), "ctx_a")
+		_, err = m.Delete(t.Context(), "ctx_a", nil)
 		must(t, err)
 		other.Release()
 		_, err = m.AcquireSnapshot(t.Context(), "ctx_a", "two", two.TakenAt.UnixNano())

@@ -54,6 +54,7 @@ type (
 	Kept           = lifecycle.Kept
 	KeepReason     = lifecycle.KeepReason
 	Holds          = lifecycle.Holds
+	Unless         = lifecycle.Unless
 )
 
 // The constants of those types.
@@ -100,6 +101,7 @@ const (
 	KeepDecisions    = lifecycle.KeepDecisions
 	KeepStaged       = lifecycle.KeepStaged
 	KeepSite         = lifecycle.KeepSite
+	KeepChanges      = lifecycle.KeepChanges
 )
 
 // Observe returns a context whose operations do not count as a use of a context; see gate.Observe.

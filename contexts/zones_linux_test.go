@@ -164,11 +164,11 @@ func TestDirectZonesHaveNoCopies(t *testing.T) {
 	wantErrno(t, "fork", err, fserr.EOPNOTSUPP)
 	_, err = m.Snapshot(t.Context(), "ctx_a", "s")
 	wantErrno(t, "snapshot", err, fserr.EOPNOTSUPP)
-	_, err = m.Restore(t.Context(), "ctx_a", "s")
+	_, err = m.Restore(t.Context(), "ctx_a", "s", nil)
 	wantErrno(t, "restore", err, fserr.EOPNOTSUPP)
 	_, err = m.Origin(t.Context(), "ctx_a")
 	wantErrno(t, "review", err, fserr.EOPNOTSUPP)
-	_, err = m.Delete(t.Context(), "ctx_a")
+	_, err = m.Delete(t.Context(), "ctx_a", nil)
 	must(t, err)
 }
 
@@ -177,7 +177,7 @@ func TestDeletingAContextKeepsTheDirectoriesOfItsZones(t *testing.T) {
 	w, m, _ := directWorkspace(t)
 	zoned(t, m, "ctx_a", zones.Direct, zones.Zone{Path: "/workspace", Dir: "reports"})
 	inside(t, m, "ctx_a", func(rootfs.Root) {})
-	_, err := m.Delete(t.Context(), "ctx_a")
+	_, err := m.Delete(t.Context(), "ctx_a", nil)
 	must(t, err)
 	if _, err := os.Stat(filepath.Join(w.dir, "reports/draft.md")); err != nil {
 		t.Error(err)
@@ -403,7 +403,7 @@ func TestFilesOfTheWorkspaceGiveNoDirectZones(t *testing.T) {
 	if e, err := m.Ensure(t.Context(), "ctx_panels~editor", byHost, nil); err != nil || e.Zones != zones.Direct {
 		t.Errorf("zones of the host: %q, %v", e.Zones, err)
 	}
-	_, err = m.Delete(t.Context(), "ctx_panels~editor")
+	_, err = m.Delete(t.Context(), "ctx_panels~editor", nil)
 	must(t, err)
 	trusting := w.open(func(c *Config) { c.TrustZoneFiles = true })
 	if e, err := trusting.Ensure(t.Context(), "ctx_panels~editor", opts, nil); err != nil || e.Zones != zones.Direct {

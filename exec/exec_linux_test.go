@@ -468,7 +468,7 @@ func TestContextIsReplacedUnderCommand(t *testing.T) {
 		}
 		p := s.start("echo changed > app/seeded; echo ready; sleep 1000")
 		s.awaitOutput(p, "ready")
-		if _, err := s.contexts.Restore(t.Context(), testContext, "before"); err != nil {
+		if _, err := s.contexts.Restore(t.Context(), testContext, "before", nil); err != nil {
 			t.Fatal(err)
 		}
 		s.wantReason(p, ContextClosed)
@@ -477,7 +477,7 @@ func TestContextIsReplacedUnderCommand(t *testing.T) {
 		}
 		p = s.start("echo ready; sleep 1000")
 		s.awaitOutput(p, "ready")
-		if _, err := s.contexts.Delete(t.Context(), testContext); err != nil {
+		if _, err := s.contexts.Delete(t.Context(), testContext, nil); err != nil {
 			t.Fatal(err)
 		}
 		s.wantReason(p, ContextClosed)

@@ -210,7 +210,7 @@ func TestEndInSharedSandbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitOutput(keeper, "signaled")
-	if _, err := s.contexts.Delete(t.Context(), testContext); err != nil {
+	if _, err := s.contexts.Delete(t.Context(), testContext, nil); err != nil {
 		t.Fatal(err)
 	}
 	if exit, _, _ := s.result(keeper); exit.Reason != ContextClosed {
@@ -495,7 +495,7 @@ func TestRoomsOfReplacedContext(t *testing.T) {
 		for _, p := range list {
 			s.awaitOutput(p, "ready")
 		}
-		if _, err := s.contexts.Restore(t.Context(), testContext, "before"); err != nil {
+		if _, err := s.contexts.Restore(t.Context(), testContext, "before", nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range list {

@@ -225,7 +225,7 @@ func TestDeletedContextClosesItsPanels(t *testing.T) {
 	if _, err := h.Authenticate(ctx, o.Token.Secret); err != nil { // into the cache
 		t.Fatal(err)
 	}
-	if _, err := h.m.Delete(ctx, o.ContextID); err != nil {
+	if _, err := h.m.Delete(ctx, o.ContextID, nil); err != nil {
 		t.Fatal(err)
 	}
 	_, err := h.Authenticate(ctx, o.Token.Secret)

@@ -25,6 +25,8 @@ const (
 	NeedsFilter Reason = "GIT_FILTER"
 	// HookFailed is of a hook that failed, or that changed the content of the commit.
 	HookFailed Reason = "HOOK_FAILED"
+	// NotApplied is of a context that would be lost with changes that were not applied.
+	NotApplied Reason = "NOT_APPLIED"
 	// CheckFailed says that a check of the result failed.
 	CheckFailed Reason = "CHECK_FAILED"
 )

@@ -98,7 +98,7 @@ func (r *Reviews) Pick(ctx context.Context, req PickRequest) (out Picked, err er
 
 // pick chooses among the changes of a list, while the context is frozen.
 func (r *Reviews) pick(ctx context.Context, req PickRequest, root rootfs.Root, l *List) (chosen []*choice, err error) {
-	ignores := seed.NewIgnores(r.ws.root, r.cfg.Exclude, seed.IgnoreFile, ".gitignore")
+	ignores := r.ignores()
 	named := func(c *Change) bool {
 		return slices.ContainsFunc(req.Files, func(f Path) bool {
 			return isWithin(c.Path, f) && (c.Path == f || ignores.ReasonAnywhere(string(f)) != "")

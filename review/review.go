@@ -333,30 +333,21 @@ func pathOf(r seed.Repository) Path {
 
 // changes compares a context with its base. If keep is not nil it is called, while the context is frozen, with its root and all changes.
 func (r *Reviews) changes(ctx context.Context, q Query, keep func(root rootfs.Root, l *List) error) (_ *List, err error) {
-	st, err := r.states.read(q.Context)
+	l, origin, err := r.opened(ctx, q.Context)
 	if err != nil {
 		return nil, err
 	}
-	origin, err := r.cfg.Contexts.Origin(ctx, q.Context)
-	if err != nil {
-		return nil, err
-	}
-	b, err := r.baseOf(origin, st)
-	if err != nil {
-		return nil, err
-	}
-	l := &List{context: q.Context, state: st, base: b}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.Close())
 		}
 	}()
 	err = r.cfg.Contexts.Frozen(ctx, q.Context, func(root rootfs.Root) error {
-		diffs, err := r.compare(ctx, q, origin, b, root)
+		diffs, err := r.compare(ctx, q, origin, l.base, root)
 		if err != nil {
 			return err
 		}
-		if l.Changes, err = r.describeAll(ctx, diffs, b, root); err == nil && keep != nil {
+		if l.Changes, err = r.describeAll(ctx, diffs, l.base, root); err == nil && keep != nil {
 			err = keep(root, l)
 		}
 		return err
@@ -366,6 +357,20 @@ func (r *Reviews) changes(ctx context.Context, q Query, keep func(root rootfs.Ro
 		r.listed.put(q.Context, l.Changes)
 	}
 	return l, err
+}
+
+// opened returns a List of a context without its changes. Close it.
+func (r *Reviews) opened(ctx context.Context, id string) (*List, Origin, error) {
+	st, err := r.states.read(id)
+	if err != nil {
+		return nil, Origin{}, err
+	}
+	origin, err := r.cfg.Contexts.Origin(ctx, id)
+	if err != nil {
+		return nil, Origin{}, err
+	}
+	b, err := r.baseOf(origin, st)
+	return &List{context: id, state: st, base: b}, origin, err
 }
 
 func (r *Reviews) baseOf(o Origin, st *state) (*base, error) {
@@ -393,7 +398,7 @@ func (r *Reviews) compare(ctx context.Context, q Query, o Origin, b *base, root 
 		o.Changed = nil
 	}
 	if !q.Ignored {
-		ignores := seed.NewIgnores(r.ws.root, r.cfg.Exclude, seed.IgnoreFile, ".gitignore")
+		ignores := r.ignores()
 		c.ignored = func(p Path, isDir bool) bool { return ignores.Reason(string(p), isDir) != "" }
 	}
 	scope := q.scope()
@@ -437,7 +442,7 @@ func within(paths, scopes []Path) []Path {
 }
 
 func (r *Reviews) describeAll(ctx context.Context, diffs []Difference, b *base, root rootfs.Root) ([]*Change, error) {
-	ignores := seed.NewIgnores(r.ws.root, r.cfg.Exclude, seed.IgnoreFile, ".gitignore")
+	ignores := r.ignores()
 	ignored := make([]bool, len(diffs))
 	for i, d := range diffs {
 		ignored[i] = d.Before == Version{} && ignores.ReasonAnywhere(string(d.Path)) != ""
@@ -462,6 +467,11 @@ func (r *Reviews) describeAll(ctx context.Context, diffs []Difference, b *base, 
 	renames(out)
 	repositories(out, func(p Path) bool { return b.lookup(p).Exists() })
 	return out, nil
+}
+
+// ignores returns the patterns of the workspace that leave files out of seeding or of git.
+func (r *Reviews) ignores() *seed.Ignores {
+	return seed.NewIgnores(r.ws.root, r.cfg.Exclude, seed.IgnoreFile, ".gitignore")
 }
 
 // openerIn opens the later version of a difference in a tree.

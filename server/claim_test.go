@@ -161,7 +161,7 @@ func TestMovedWorkspaceSaysSo(t *testing.T) {
 		return err
 	}
 	_, read := files.Stat(with(t, panelKey, "other"), &ctxfsv1.StatRequest{Path: "/"})
-	_, gone := host.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: "ctx_p"})
+	_, gone := host.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: "ctx_p", DiscardChanges: true})
 	_, fork := host.Fork(t.Context(), &ctxfsv1.ForkRequest{ContextId: "ctx_p", NewContextId: "ctx_q"})
 	for what, err := range map[string]error{"another context": read, "delete": gone, "fork": fork, "seed": ensure()} {
 		t.Run(what, func(t *testing.T) { wantError(t, err, codes.Internal, "EIO", words) })

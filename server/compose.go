@@ -77,7 +77,10 @@ func (s *Server) compose(context.Context) error {
 	registry := registrar{s.grpc, s.calls, calls, s.rpcs}
 	s.registry = registry
 	ctxfsv1.RegisterFsServiceServer(registry, s.fs)
-	ctxfsv1.RegisterContextServiceServer(registry, &services.Contexts{Contexts: p.contexts, Collector: s.collector, ContextOf: p.panels.ContextOf, Version: s.deps.Version, Driver: s.info.Driver, Metadata: s.info.Metadata})
+	ctxfsv1.RegisterContextServiceServer(registry, &services.Contexts{
+		Contexts: p.contexts, Collector: s.collector, ContextOf: p.panels.ContextOf, Unapplied: p.reviews.Unapplied,
+		Version: s.deps.Version, Driver: s.info.Driver, Metadata: s.info.Metadata,
+	})
 	ctxfsv1.RegisterPanelServiceServer(registry, &services.Panels{
 		Panels: p.panels, Handles: p.handles, Changed: s.auth.bound.forget,
 	})

@@ -174,7 +174,7 @@ func TestLostCommitsAreRestored(t *testing.T) {
 	if _, err := ctxfsv1.NewPanelServiceClient(host).ClosePanel(ctx, &ctxfsv1.ClosePanelRequest{PanelId: "closed"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ctxfsv1.NewContextServiceClient(host).DeleteContext(ctx, &ctxfsv1.DeleteContextRequest{ContextId: "ctx_deleted"}); err != nil {
+	if _, err := ctxfsv1.NewContextServiceClient(host).DeleteContext(ctx, &ctxfsv1.DeleteContextRequest{ContextId: "ctx_deleted", DiscardChanges: true}); err != nil {
 		t.Fatal(err)
 	}
 	f.db.Set(metadatatest.Fault{Err: metadata.ErrUnavailable})

@@ -68,7 +68,7 @@ func TestDeleteIsNotHeldUpByAClientThatDoesNotRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, "the stream runs", func() bool { return r.streams.count() > before })
-			if _, err := cs.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: opened.GetContextId()}); err != nil {
+			if _, err := cs.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: opened.GetContextId(), DiscardChanges: true}); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -124,7 +124,7 @@ func TestForkAndDeleteDoNotWaitForAnImport(t *testing.T) {
 	if found, err := filepath.Glob(filepath.Join(r.claim.layout.Dir, "ctx_fork/.ctxfs-tmp-*")); err != nil || len(found) > 0 {
 		t.Errorf("the fork has %v, %v", found, err)
 	}
-	if _, err := cs.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: p.GetContextId()}); err != nil {
+	if _, err := cs.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: p.GetContextId(), DiscardChanges: true}); err != nil {
 		t.Fatal(err)
 	}
 	_ = s.Send(&ctxfsv1.ImportRequest{Event: &ctxfsv1.ImportRequest_Data{Data: make([]byte, 1024)}}) // CloseAndRecv says why not
@@ -150,7 +150,7 @@ func TestADeletedContextStaysDeleted(t *testing.T) {
 	fs, host := ctxfsv1.NewFsServiceClient(r.host(t)), r.host(t)
 	var deletion, calls sync.WaitGroup
 	deletion.Go(func() {
-		_, err := ctxfsv1.NewContextServiceClient(host).DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: p.GetContextId()})
+		_, err := ctxfsv1.NewContextServiceClient(host).DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: p.GetContextId(), DiscardChanges: true})
 		if err != nil {
 			t.Error(err)
 		}

@@ -115,7 +115,7 @@ func TestOverlayOverTheWire(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(info.GetFolder(), "app", "a.txt")); err != nil || string(data) != "panel" {
 		t.Errorf("another program reads %q, %v", data, err)
 	}
-	if _, err := host.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: id}); err != nil {
+	if _, err := host.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: id, DiscardChanges: true}); err != nil {
 		t.Fatal(err)
 	}
 	if left := mounts(t, cfg); len(left) != 0 || log.FilterMessageSnippet("in use").Len() != 0 {

@@ -320,13 +320,13 @@ func TestFeedHasCallsOfOtherServices(t *testing.T) {
 	if _, err := admin.Snapshot(t.Context(), &ctxfsv1.SnapshotRequest{ContextId: id, Name: "s"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.Restore(t.Context(), &ctxfsv1.RestoreRequest{ContextId: id, Name: "s"}); err != nil {
+	if _, err := admin.Restore(t.Context(), &ctxfsv1.RestoreRequest{ContextId: id, Name: "s", DiscardChanges: true}); err != nil {
 		t.Fatal(err)
 	}
 	if c := f.change(); words(c) != "Restore /" || !c.GetBelow() || c.GetRole() != "host" {
 		t.Errorf("a restore is %v", c)
 	}
-	if _, err := admin.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: id}); err != nil {
+	if _, err := admin.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: id, DiscardChanges: true}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.stream.Recv(); errnoOf(err) != "ESTALE" && errnoOf(err) != "EACCES" {

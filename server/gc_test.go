@@ -104,12 +104,12 @@ func TestEachUseKeepsAContext(t *testing.T) {
 	pass := h.setClock()
 	h.serve()
 	ctx := t.Context()
-	names := []string{"free", "session", "handle", "submitted", "decided", "staged", "site"}
+	names := []string{"free", "session", "handle", "submitted", "decided", "staged", "site", "changed"}
 	tokens := map[string]string{}
 	for _, name := range names {
 		tokens[name] = h.open(&ctxfsv1.OpenPanelRequest{PanelId: name}).GetToken()
 	}
-	for _, name := range []string{"submitted", "decided", "staged"} {
+	for _, name := range []string{"submitted", "decided", "staged", "changed"} {
 		h.edit("ctx_" + name)
 	}
 	_, err := h.reviews().SubmitReview(ctx, &ctxfsv1.SubmitReviewRequest{ContextId: "ctx_submitted", Title: "t"})
@@ -133,7 +133,7 @@ func TestEachUseKeepsAContext(t *testing.T) {
 	pass(2 * time.Hour)
 	idle := &ctxfsv1.CollectGarbageRequest{DryRun: true, ContextIdleSeconds: 3600}
 	want := map[string]string{
-		"ctx_free": "REQUEST", "ctx_session": "SESSION", "ctx_handle": "HANDLE", "ctx_submitted": "SUBMITTED", "ctx_decided": "DECISIONS", "ctx_staged": "STAGED", "ctx_site": "SITE",
+		"ctx_free": "REQUEST", "ctx_session": "SESSION", "ctx_handle": "HANDLE", "ctx_submitted": "SUBMITTED", "ctx_decided": "DECISIONS", "ctx_staged": "STAGED", "ctx_site": "SITE", "ctx_changed": "CHANGES",
 	}
 	check := func(what string, req *ctxfsv1.CollectGarbageRequest) {
 		t.Helper()
@@ -141,8 +141,12 @@ func TestEachUseKeepsAContext(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
+	inUse := maps.Clone(want)
+	for _, id := range []string{"ctx_submitted", "ctx_decided", "ctx_staged"} { // a dry run also says what keeps them from a forced collection
+		want[id] += " CHANGES"
+	}
 	check("dry run", idle)
-	idle.DryRun = false
+	idle.DryRun, want = false, inUse
 	check("collection", idle)
 	delete(want, "ctx_free")
 	h.audited(cfg.AuditLog, "ctx_free", "host", "request")
@@ -161,13 +165,20 @@ func TestEachUseKeepsAContext(t *testing.T) {
 	for _, id := range ended {
 		want[id] = "REQUEST"
 	}
+	want["ctx_decided"], want["ctx_staged"] = "CHANGES", "CHANGES"
 	check("after each thing has ended", idle)
-	for _, id := range ended {
-		delete(want, id)
-	}
+	delete(want, "ctx_submitted")
+	delete(want, "ctx_site")
 	want["ctx_session"], want["ctx_handle"] = "REQUEST", "REQUEST"
 	idle.Force = true
 	check("forced", idle)
+	delete(want, "ctx_session")
+	delete(want, "ctx_handle")
+	idle.DiscardChanges = true
+	for id := range want {
+		want[id] = "REQUEST"
+	}
+	check("with discard_changes", idle)
 	if _, err := fs.Fstat(ctx, &ctxfsv1.FstatRequest{Fd: opened.GetFd()}); err == nil {
 		t.Error("a file of a removed context can be read")
 	}

@@ -182,7 +182,7 @@ func TestWhoSeesStagedCommits(t *testing.T) {
 		t.Errorf("a read-only panel of the context sees %d", n)
 	}
 
-	if _, err := h.contexts().DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: id}); err != nil {
+	if _, err := h.contexts().DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: id, DiscardChanges: true}); err != nil {
 		t.Fatal(err)
 	}
 	again := h.open(&ctxfsv1.OpenPanelRequest{PanelId: "panels/editor"})

@@ -2,11 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/repos"
+	"github.com/ctxfs/ctxfs/review"
 )
 
 // look returns what holds contexts at the moment of the call: connected clients, open files, commands, reviews, staged commits and sites. It
@@ -30,6 +32,15 @@ func (c *collector) look(ctx context.Context) (contexts.Holds, error) {
 		h.sites[site.Context]++
 	}
 	return h.holds, nil
+}
+
+// changes keeps a context that has changes which were not applied.
+func (c *collector) changes(ctx context.Context, id contexts.ID) ([]contexts.Kept, error) {
+	err := c.s.parts.reviews.Unapplied(ctx, string(id))
+	if refused := (*review.Error)(nil); errors.As(err, &refused) {
+		return []contexts.Kept{{Reason: contexts.KeepChanges, Text: refused.Detail}}, nil
+	}
+	return nil, err
 }
 
 // held counts what holds contexts, by context. leases and streams have the panels with clients.

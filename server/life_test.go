@@ -368,7 +368,7 @@ func TestDrainLetsACallEnd(t *testing.T) {
 	cs := ctxfsv1.NewContextServiceClient(r.host(t))
 	deleted := make(chan error, 1)
 	go func() {
-		_, err := cs.DeleteContext(context.Background(), &ctxfsv1.DeleteContextRequest{ContextId: "ctx_p"})
+		_, err := cs.DeleteContext(context.Background(), &ctxfsv1.DeleteContextRequest{ContextId: "ctx_p", DiscardChanges: true})
 		deleted <- err
 	}()
 	eventually(t, "the call runs", func() bool { return r.metrics.running() > 0 })

@@ -518,7 +518,7 @@ func TestWaitingForMemoryBlocksNoSnapshot(t *testing.T) {
 	if _, err := cc.Snapshot(t.Context(), &ctxfsv1.SnapshotRequest{ContextId: "ctx_p", Name: "s"}); err != nil {
 		t.Error(err)
 	}
-	if _, err := cc.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: "ctx_p"}); err != nil {
+	if _, err := cc.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: "ctx_p", DiscardChanges: true}); err != nil {
 		t.Error(err)
 	}
 }

@@ -37,7 +37,7 @@ func TestSitesEnd(t *testing.T) {
 			}
 		},
 		"with their context": func(t *testing.T, r *running, _ *ctxfsv1.Site) {
-			if _, err := ctxfsv1.NewContextServiceClient(r.host(t)).DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: "ctx_p"}); err != nil {
+			if _, err := ctxfsv1.NewContextServiceClient(r.host(t)).DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: "ctx_p", DiscardChanges: true}); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -328,7 +328,7 @@ func TestRestoreReloadsPages(t *testing.T) {
 	b.strong(site.GetUrl(), "/a.txt")
 	before := b.ask(site.GetUrl(), "/a.txt")
 	next := b.events(site.GetUrl())
-	if _, err := contexts.Restore(t.Context(), &ctxfsv1.RestoreRequest{ContextId: "ctx_p", Name: "s"}); err != nil {
+	if _, err := contexts.Restore(t.Context(), &ctxfsv1.RestoreRequest{ContextId: "ctx_p", Name: "s", DiscardChanges: true}); err != nil {
 		t.Fatal(err)
 	}
 	if got := next(); got != "reload" {
@@ -442,7 +442,7 @@ func TestSiteOfADeletedContextStaysClosed(t *testing.T) {
 	if got := b.ask(site, "/"); got.status != http.StatusOK {
 		t.Fatalf("before: %d", got.status)
 	}
-	if _, err := contexts.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: "ctx_c"}); err != nil {
+	if _, err := contexts.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: "ctx_c", DiscardChanges: true}); err != nil {
 		t.Fatal(err)
 	}
 	ensure()

@@ -100,7 +100,7 @@ func TestSiteOfASnapshot(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.snapshot(t, "ctx_p", "edited")
-			if _, err := contexts.Restore(t.Context(), &ctxfsv1.RestoreRequest{ContextId: "ctx_p", Name: "edited"}); err != nil {
+			if _, err := contexts.Restore(t.Context(), &ctxfsv1.RestoreRequest{ContextId: "ctx_p", Name: "edited", DiscardChanges: true}); err != nil {
 				t.Fatal(err)
 			}
 			check("after a restore")

@@ -350,7 +350,7 @@ func TestEveryChangeHasAnotherValidator(t *testing.T) {
 	if _, err := contexts.Snapshot(t.Context(), &ctxfsv1.SnapshotRequest{ContextId: "ctx_p", Name: "s"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := contexts.Restore(t.Context(), &ctxfsv1.RestoreRequest{ContextId: "ctx_p", Name: "s"}); err != nil {
+	if _, err := contexts.Restore(t.Context(), &ctxfsv1.RestoreRequest{ContextId: "ctx_p", Name: "s", DiscardChanges: true}); err != nil {
 		t.Fatal(err)
 	}
 	look("the restored context")

@@ -170,7 +170,7 @@ func TestPulledBaseFollowsCopies(t *testing.T) {
 		}
 		h.wantChanged("ctx_fork", "/app/mine")
 		h.wantChanged(id, "/app/mine")
-		if _, err := h.contexts().Restore(t.Context(), &ctxfsv1.RestoreRequest{ContextId: id, Name: "before"}); err != nil {
+		if _, err := h.contexts().Restore(t.Context(), &ctxfsv1.RestoreRequest{ContextId: id, Name: "before", DiscardChanges: true}); err != nil {
 			t.Fatal(err)
 		}
 		wantTree(t, "restored", treeOf(t, h.folder(id)), before)

@@ -256,13 +256,13 @@ func TestBaseFollowsCopies(t *testing.T) {
 		}
 		shell(t, filepath.Join(context, "app"), "echo two > two")
 		apply()
-		if _, err := ctxs.Restore(t.Context(), &ctxfsv1.RestoreRequest{ContextId: id, Name: "s"}); err != nil {
+		if _, err := ctxs.Restore(t.Context(), &ctxfsv1.RestoreRequest{ContextId: id, Name: "s", DiscardChanges: true}); err != nil {
 			t.Fatal(err)
 		}
 		if n := count(id); n != 0 {
 			t.Errorf("the restored context has %d changes: its base is not the snapshot's", n)
 		}
-		if _, err := ctxs.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: id}); err != nil {
+		if _, err := ctxs.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: id, DiscardChanges: true}); err != nil {
 			t.Fatal(err)
 		}
 		h.open(&ctxfsv1.OpenPanelRequest{PanelId: "panels/editor"})

@@ -31,7 +31,7 @@ var origins = map[string]func(h *house) string{
 			h.t.Fatal(err)
 		}
 		shell(h.t, h.folder(id), "echo forgotten > app/story; rm app/app.txt; mkdir more")
-		if _, err := h.contexts().Restore(h.t.Context(), &ctxfsv1.RestoreRequest{ContextId: id, Name: "s"}); err != nil {
+		if _, err := h.contexts().Restore(h.t.Context(), &ctxfsv1.RestoreRequest{ContextId: id, Name: "s", DiscardChanges: true}); err != nil {
 			h.t.Fatal(err)
 		}
 		return id

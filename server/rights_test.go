@@ -223,7 +223,7 @@ func TestReviewRightGivesNothingElse(t *testing.T) {
 			return err
 		},
 		"DeleteContext": func() error {
-			_, err := ctxs.DeleteContext(v.ctx, &ctxfsv1.DeleteContextRequest{ContextId: editor})
+			_, err := ctxs.DeleteContext(v.ctx, &ctxfsv1.DeleteContextRequest{ContextId: editor, DiscardChanges: true})
 			return err
 		},
 		"OpenPanel": func() error {
@@ -275,13 +275,13 @@ func TestPanelNeverReviewsItsOwnWork(t *testing.T) {
 	h.fork("ctx_fork", "ctx_second", "")
 	h.fork(own, "ctx_between", "")
 	h.fork("ctx_between", "ctx_orphan", "")
-	must(ctxs.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: "ctx_between"}))
+	must(ctxs.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: "ctx_between", DiscardChanges: true}))
 	h.fork(own, "ctx_replaced", "")
 	h.fork("ctx_replaced", "ctx_child", "")
-	must(ctxs.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: "ctx_replaced"}))
+	must(ctxs.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: "ctx_replaced", DiscardChanges: true}))
 	h.open(&ctxfsv1.OpenPanelRequest{PanelId: "panels/x", ContextId: "ctx_replaced"}) // another context of that ID
 	must(ctxs.Snapshot(t.Context(), &ctxfsv1.SnapshotRequest{ContextId: "ctx_second", Name: "s"}))
-	must(ctxs.Restore(t.Context(), &ctxfsv1.RestoreRequest{ContextId: "ctx_second", Name: "s"}))
+	must(ctxs.Restore(t.Context(), &ctxfsv1.RestoreRequest{ContextId: "ctx_second", Name: "s", DiscardChanges: true}))
 	applied, err := h.reviews().Apply(t.Context(), &ctxfsv1.ApplyRequest{ContextId: "ctx_second", Approve: true, Selection: selectAll})
 	must(applied, err)
 	h.edit("ctx_second")
@@ -330,7 +330,7 @@ func TestUndoOfADeletedContextsEntry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ctxfsv1.NewContextServiceClient(h.cc).DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: "ctx_copy"}); err != nil {
+	if _, err := ctxfsv1.NewContextServiceClient(h.cc).DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: "ctx_copy", DiscardChanges: true}); err != nil {
 		t.Fatal(err)
 	}
 	undo := func() error {

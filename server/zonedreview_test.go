@@ -81,7 +81,7 @@ func TestReviewOfAContextThatWasSeededIntoAZone(t *testing.T) {
 		if len(since) != 1 || since["/workspace/tools/later"] == nil {
 			t.Errorf("since the snapshot are the changes %v", since)
 		}
-		if _, err := h.contexts().Restore(t.Context(), &ctxfsv1.RestoreRequest{ContextId: id, Name: "s"}); err != nil {
+		if _, err := h.contexts().Restore(t.Context(), &ctxfsv1.RestoreRequest{ContextId: id, Name: "s", DiscardChanges: true}); err != nil {
 			t.Fatal(err)
 		}
 

@@ -145,7 +145,7 @@ func (s *repository) first(ctx context.Context, changed, times int) error {
 			err = s.took.Add(firstList, func() error { return changes(ctx, s.server.Review(id), changed) })
 		}
 		if err == nil {
-			_, err = s.server.DeleteContext(ctx, id)
+			_, err = s.server.DeleteContext(ctx, id, client.DiscardChanges)
 		}
 		if err != nil {
 			return err

@@ -207,8 +207,12 @@ func (t *Gates) gate(ctx context.Context, id catalog.ID, begin func(context.Cont
 	return begin(ctx, rec)
 }
 
-// Opening takes the lock under which this process finds, mounts and opens a context. IDs that differ only by case share one.
+// Opening takes the lock under which this process finds, mounts and opens a context. IDs that differ only by case share one. A caller that has the
+// context alone needs no lock.
 func (t *Gates) Opening(ctx context.Context, id catalog.ID) (unlock func(), err error) {
+	if taken(ctx, id) != nil {
+		return func() {}, nil
+	}
 	unlock, err = t.opening.Lock(ctx, strings.ToLower(string(id)))
 	switch {
 	case err == nil:
@@ -388,6 +392,35 @@ func (t *Gates) Take(ctx context.Context, id catalog.ID) (*Taken, error) {
 
 // Generation is the generation that the context had.
 func (k *Taken) Generation() uint64 { return k.g.generation }
+
+// aloneKey is the key of Taken.Alone.
+type aloneKey struct{}
+
+// Alone returns a context with which AccessAlone enters what its holder has alone.
+func (k *Taken) Alone(ctx context.Context) context.Context {
+	return context.WithValue(ctx, aloneKey{}, k)
+}
+
+// taken returns what the caller of ctx has alone, if that is the context id.
+func taken(ctx context.Context, id catalog.ID) *Taken {
+	if k, ok := ctx.Value(aloneKey{}).(*Taken); ok && k.id == id {
+		return k
+	}
+	return nil
+}
+
+// AccessAlone returns an access to the context that the caller has alone by ctx (Taken.Alone), nil if the caller has another one or none. It fails
+// with EBUSY if the context was not open when it was taken.
+func AccessAlone(ctx context.Context, id catalog.ID) (*Access, error) {
+	k := taken(ctx, id)
+	switch {
+	case k == nil:
+		return nil, nil
+	case k.g.root == nil:
+		return nil, catalog.Busy(id, "is being opened")
+	}
+	return NewAccess(k.g.root, k.g.generation, func() {}), nil
+}
 
 // Evict closes what is open of the context.
 func (k *Taken) Evict() { k.t.evict(k.id, k.g) }

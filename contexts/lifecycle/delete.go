@@ -31,8 +31,24 @@ func (d *deletions) KeepReserve() {
 	}
 }
 
+// Unless is asked whether the content of a context may be lost; its error says why not. It may enter the context. It is called while the context is
+// in use, so that a refusal disturbs no caller, and again when no caller is in the context. nil refuses nothing.
+type Unless func(ctx context.Context) error
+
+// ask calls unless for a context that is in use. A context that cannot be entered has no content to lose.
+func (c *changes) ask(ctx context.Context, id catalog.ID, unless Unless) error {
+	if unless == nil {
+		return nil
+	}
+	rec, ok, err := c.cat.Record(ctx, id)
+	if err != nil || !ok || rec.State != metadata.ContextReady {
+		return err
+	}
+	return unless(gate.Observe(ctx))
+}
+
 // Delete deletes a context with its snapshots, record, panels' bindings and tokens.
-func (d *deletions) Delete(ctx context.Context, id catalog.ID) (Deleted, error) {
+func (d *deletions) Delete(ctx context.Context, id catalog.ID, unless Unless) (Deleted, error) {
 	if _, err := catalog.ParseID(string(id)); err != nil {
 		return Deleted{}, err
 	}
@@ -41,25 +57,28 @@ func (d *deletions) Delete(ctx context.Context, id catalog.ID) (Deleted, error) 
 		return Deleted{}, err
 	}
 	defer ended()
-	out, err := d.delete(ctx, id)
+	if err := d.ask(ctx, id, unless); err != nil {
+		return Deleted{}, err
+	}
+	out, err := d.delete(ctx, id, unless)
 	if !disk.NoSpace(err) {
 		return out, err
 	}
 	d.reserve.Spend()
 	defer d.KeepReserve()
-	again, err := d.delete(ctx, id)
+	again, err := d.delete(ctx, id, unless)
 	out.Entries += again.Entries
 	return out, err
 }
 
 // delete removes a context under its locks. It empties the trash after it released them, so that the next context of this ID
 // does not wait.
-func (d *deletions) delete(ctx context.Context, id catalog.ID) (Deleted, error) {
+func (d *deletions) delete(ctx context.Context, id catalog.ID, unless Unless) (Deleted, error) {
 	unlock, err := d.lock(ctx, id)
 	if err != nil {
 		return Deleted{}, catalog.Wrap(id, "could not be deleted", err)
 	}
-	t, err := d.remove(ctx, id, nil)
+	t, err := d.remove(ctx, id, unless)
 	unlock()
 	if t == nil {
 		return Deleted{}, err
@@ -76,7 +95,7 @@ func (d *deletions) delete(ctx context.Context, id catalog.ID) (Deleted, error) 
 
 // remove moves a context, whose lock is held, to the trash. The caller empties the trash after it released the lock; the trash is
 // nil if there is nothing to empty. If there is trash the context is gone, even if err says that its record is not. check is as of removeFolder.
-func (d *deletions) remove(ctx context.Context, id catalog.ID, check func(context.Context) error) (*trash, error) {
+func (d *deletions) remove(ctx context.Context, id catalog.ID, check Unless) (*trash, error) {
 	there, err := d.cat.FolderState(id)
 	if err != nil {
 		return nil, err
@@ -113,7 +132,7 @@ func (c *changes) forget(ctx context.Context, id catalog.ID) error {
 // a context. The gate stays shut until the panels' tokens are gone too: a call that waits there must not be admitted as a
 // panel's first access, which would make the context anew. check, if not nil, is called when no operation is in the context any more; its error
 // keeps the context.
-func (d *deletions) removeFolder(ctx context.Context, rec metadata.Context, check func(context.Context) error) (*trash, error) {
+func (d *deletions) removeFolder(ctx context.Context, rec metadata.Context, check Unless) (*trash, error) {
 	id := catalog.ID(rec.ID)
 	taken, err := d.gates.Take(ctx, id)
 	if err != nil {
@@ -137,14 +156,14 @@ func (d *deletions) removeFolder(ctx context.Context, rec metadata.Context, chec
 
 // moveUnless is moveAway unless check fails. No panel opens the context between the two: Ensure takes the same lock, and notes the opening as a
 // use.
-func (d *deletions) moveUnless(ctx context.Context, rec metadata.Context, taken *gate.Taken, check func(context.Context) error) (*trash, error) {
+func (d *deletions) moveUnless(ctx context.Context, rec metadata.Context, taken *gate.Taken, check Unless) (*trash, error) {
 	if check != nil {
 		unlock, err := d.gates.Opening(ctx, catalog.ID(rec.ID))
 		if err != nil {
 			return nil, err
 		}
 		defer unlock()
-		if err := check(ctx); err != nil {
+		if err := check(taken.Alone(ctx)); err != nil {
 			return nil, err
 		}
 	}

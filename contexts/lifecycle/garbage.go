@@ -15,6 +15,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/catalog"
 	"github.com/ctxfs/ctxfs/contexts/disk"
 	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/gate"
 	"github.com/ctxfs/ctxfs/contexts/seeding"
 	"github.com/ctxfs/ctxfs/contexts/template"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -43,6 +44,10 @@ type GarbageOptions struct {
 	// Look returns what holds contexts at the moment of the call. It is called again before each removal, when no operation can enter the context:
 	// it must not enter it either. nil means that nothing does.
 	Look func(ctx context.Context) (Holds, error)
+	// Changes returns the reason to keep a context that has changes which were not applied; Force does not override it. It may enter the context:
+	// the collection calls it before it takes a context, and again when it has the context alone. nil means that changes
+	// keep nothing.
+	Changes func(ctx context.Context, id catalog.ID) ([]Kept, error)
 	// Size returns what a context and its snapshots take on disk, for MaxBytes; nil measures.
 	Size func(ctx context.Context, id catalog.ID) (int64, error)
 	// Verdict, if not nil, receives what was decided on each context that a rule selects; of a dry run, on each context that Labels selects.
@@ -234,6 +239,9 @@ func (c *collection) lastLook(ctx context.Context, id catalog.ID, rule Rule) err
 		return err
 	}
 	kept, err := c.held(ctx, rec, rule, holds)
+	if err == nil && len(kept) == 0 && c.opts.Changes != nil {
+		kept, err = c.opts.Changes(gate.Observe(ctx), id)
+	}
 	switch {
 	case err != nil:
 		return err

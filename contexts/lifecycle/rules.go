@@ -34,7 +34,7 @@ const (
 // KeepReason is a kind of reason for which a collection keeps a context.
 type KeepReason string
 
-// The reasons. The first four say that no rule selects the context. A forced collection ignores all that follow KeepSeeding.
+// The reasons. The first four say that no rule selects the context. A forced collection ignores those from KeepOperation to KeepSite.
 const (
 	KeepNoRule       KeepReason = "no_rule"
 	KeepTooYoung     KeepReason = "too_young"
@@ -51,6 +51,8 @@ const (
 	KeepDecisions KeepReason = "decisions"
 	KeepStaged    KeepReason = "staged"
 	KeepSite      KeepReason = "site"
+	// KeepChanges is that of GarbageOptions.Changes.
+	KeepChanges KeepReason = "changes"
 )
 
 // Kept is a reason for which a collection keeps a context, with a text for people.
@@ -203,7 +205,12 @@ func (c *collection) keep(ctx context.Context, rec metadata.Context, why []Kept,
 func (c *collection) judge(ctx context.Context, rec metadata.Context, rule Rule, holds Holds) Verdict {
 	v := Verdict{ID: catalog.ID(rec.ID), Rule: rule}
 	var err error
-	if v.Kept, err = c.held(ctx, rec, rule, holds); err == nil && len(v.Kept) == 0 {
+	if v.Kept, err = c.held(ctx, rec, rule, holds); err == nil && (len(v.Kept) == 0 || c.opts.DryRun) && c.opts.Changes != nil {
+		var changes []Kept
+		changes, err = c.opts.Changes(gate.Observe(ctx), v.ID)
+		v.Kept = append(v.Kept, changes...)
+	}
+	if err == nil && len(v.Kept) == 0 {
 		v.Bytes, v.Removed, v.Kept, err = c.context(ctx, v.ID, rule)
 	}
 	switch {

@@ -263,12 +263,15 @@ func (s *snapshots) FindSnapshot(id catalog.ID, name string) (Stored, error) {
 }
 
 // Restore replaces the content of a context by a snapshot, and returns its new record.
-func (s *snapshots) Restore(ctx context.Context, id catalog.ID, name string) (metadata.Context, error) {
+func (s *snapshots) Restore(ctx context.Context, id catalog.ID, name string, unless Unless) (metadata.Context, error) {
 	var out metadata.Context
-	err := s.locked(ctx, id, name, "could not be restored", func(ctx context.Context, rec metadata.Context) (err error) {
-		out, err = s.restore(ctx, rec, name)
-		return err
-	})
+	err := s.ask(ctx, id, unless)
+	if err == nil {
+		err = s.locked(ctx, id, name, "could not be restored", func(ctx context.Context, rec metadata.Context) (err error) {
+			out, err = s.restore(ctx, rec, name, unless)
+			return err
+		})
+	}
 	if err != nil {
 		return metadata.Context{}, err
 	}
@@ -278,7 +281,7 @@ func (s *snapshots) Restore(ctx context.Context, id catalog.ID, name string) (me
 }
 
 // restore copies the snapshot while the context is still in use, then swaps both.
-func (s *snapshots) restore(ctx context.Context, rec metadata.Context, name string) (metadata.Context, error) {
+func (s *snapshots) restore(ctx context.Context, rec metadata.Context, name string, unless Unless) (metadata.Context, error) {
 	id := catalog.ID(rec.ID)
 	snapshot, err := s.read(id, name)
 	if err != nil {
@@ -303,7 +306,7 @@ func (s *snapshots) restore(ctx context.Context, rec metadata.Context, name stri
 		}
 		s.carryMarksOf(ctx, id, d, data, seed.MarksFile(data), made)
 		s.cat.Events.Step("restoring")
-		generation, err = s.swap(ctx, d, id, name, made, place)
+		generation, err = s.swap(ctx, d, id, name, made, place, unless)
 		return err
 	})
 	if err != nil {
@@ -329,12 +332,15 @@ func (s *snapshots) regenerated(ctx context.Context, id catalog.ID, generation u
 }
 
 // swap exchanges a staged copy and the context, once the operations inside the context have ended. It returns the new generation.
-func (s *snapshots) swap(ctx context.Context, d driver.Driver, id catalog.ID, name, made, place string) (generation uint64, err error) {
+func (s *snapshots) swap(ctx context.Context, d driver.Driver, id catalog.ID, name, made, place string, unless Unless) (generation uint64, err error) {
 	taken, err := s.gates.Take(ctx, id)
 	if err != nil {
 		return 0, err
 	}
-	if mounter, ok := d.(driver.Mounter); ok {
+	if unless != nil {
+		err = unless(taken.Alone(ctx))
+	}
+	if mounter, ok := d.(driver.Mounter); ok && err == nil {
 		err = taken.Hide(ctx, mounter)
 	}
 	if err == nil {

@@ -142,7 +142,7 @@ func midway(p *play, f *client.FS) map[string]midCall {
 			go cancel()
 			_, err := p.host.Fork(ctx, inLarge, "ctx_forked")
 			if err == nil {
-				_, err = p.host.DeleteContext(p.Context(), "ctx_forked")
+				_, err = p.host.DeleteContext(p.Context(), "ctx_forked", client.DiscardChanges)
 			}
 			return err
 		},

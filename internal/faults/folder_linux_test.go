@@ -89,7 +89,7 @@ func (p *play) refuses(f *client.FS) {
 	_, list := f.ReadDir(".")
 	_, open := p.host.OpenPanel(p.Context(), "panels/victim")
 	_, ensure := p.host.EnsureContext(p.Context(), "ctx_panels~victim", nil)
-	_, gone := p.host.DeleteContext(p.Context(), "ctx_panels~victim")
+	_, gone := p.host.DeleteContext(p.Context(), "ctx_panels~victim", client.DiscardChanges)
 	_, fork := p.host.Fork(p.Context(), "ctx_panels~victim", "ctx_fork")
 	for what, err := range map[string]error{
 		"read": read, "list": list, "write": f.WriteFile("new", nil, 0o644), "open a panel": open, "ensure": ensure, "delete": gone, "fork": fork,

@@ -57,7 +57,7 @@ func fullDisk(t *testing.T, d *disk, p *play) {
 	}
 	wantFile(t, f, "big", string(big))
 	t.Run("delete", func(t *testing.T) {
-		_, err := p.host.DeleteContext(t.Context(), "ctx_panels~bystander")
+		_, err := p.host.DeleteContext(t.Context(), "ctx_panels~bystander", client.DiscardChanges)
 		must(t, err)
 	})
 	d.free()
@@ -116,7 +116,7 @@ func fullCases(t *testing.T, p *play, f *client.FS, big []byte) []fullCase {
 			return err
 		}, nil},
 		{"restore", func() error {
-			_, err := p.host.Restore(ctx, "ctx_panels~writer", "before")
+			_, err := p.host.Restore(ctx, "ctx_panels~writer", "before", client.DiscardChanges)
 			return err
 		}, nil},
 		{"seeding", func() error {
@@ -175,7 +175,7 @@ func TestNoInodesLeft(t *testing.T) {
 	must(t, f.WriteFile("kept", []byte("in place"), 0o644))
 	p.othersGoOn()
 	p.clean()
-	_, err = p.host.DeleteContext(t.Context(), "ctx_panels~writer")
+	_, err = p.host.DeleteContext(t.Context(), "ctx_panels~writer", client.DiscardChanges)
 	must(t, err)
 	_, err = p.host.EnsureContext(t.Context(), "ctx_seeded", nil)
 	must(t, err)
@@ -203,7 +203,7 @@ func TestServerStartsWithNoInodesLeft(t *testing.T) {
 	f = p.host.Context("ctx_panels~writer")
 	wantFile(t, f, "kept", kept)
 	p.wantReady(http.StatusServiceUnavailable, "full")
-	_, err := p.host.DeleteContext(t.Context(), "ctx_panels~large")
+	_, err := p.host.DeleteContext(t.Context(), "ctx_panels~large", client.DiscardChanges)
 	must(t, err)
 	must(t, f.WriteFile("new", []byte(kept), 0o644))
 	p.wantReady(http.StatusOK, "")
@@ -322,7 +322,7 @@ func startsFull(t *testing.T, cfg server.Config, l contexts.Layout) {
 	}
 	_, err := p.host.CollectGarbage(t.Context(), &ctxfsv1.CollectGarbageRequest{})
 	must(t, err)
-	_, err = p.host.DeleteContext(t.Context(), "ctx_panels~large")
+	_, err = p.host.DeleteContext(t.Context(), "ctx_panels~large", client.DiscardChanges)
 	must(t, err)
 	must(t, f.WriteFile("new", make([]byte, much), 0o644))
 	p.wantReady(http.StatusOK, "")
@@ -348,7 +348,7 @@ func TestServerStartsWithNothingToGiveUp(t *testing.T) {
 		p.wantReady(http.StatusServiceUnavailable, "full")
 		d.free()
 		must(t, f.WriteFile("new", make([]byte, much), 0o644))
-		_, err := p.host.DeleteContext(t.Context(), "ctx_panels~large")
+		_, err := p.host.DeleteContext(t.Context(), "ctx_panels~large", client.DiscardChanges)
 		must(t, err)
 		p.panel("panels/later")
 		p.wantReady(http.StatusOK, "")

@@ -55,7 +55,7 @@ func TestRestoredBackup(t *testing.T) {
 				wantTree(t, f, want)
 				must(t, f.WriteFile("app/src/after", []byte(kept), 0o644))
 				must(t, f.WriteFile("kept", []byte("changed"), 0o644))
-				_, err := p.host.Restore(t.Context(), "ctx_panels~writer", "then")
+				_, err := p.host.Restore(t.Context(), "ctx_panels~writer", "then", client.DiscardChanges)
 				must(t, err)
 				wantTree(t, f, want)
 				_, err = p.host.Fork(t.Context(), "ctx_panels~writer", "ctx_fork")
@@ -123,7 +123,7 @@ func takesWhatLostItsAttributes(t *testing.T, cfg server.Config) {
 	wantFile(t, f, "kept", kept)
 	wantFile(t, f, "app/README.md", "changed")
 	wantFile(t, f, "app/src/other", "in the place of another")
-	_, err = p.host.Restore(t.Context(), "ctx_panels~writer", "then")
+	_, err = p.host.Restore(t.Context(), "ctx_panels~writer", "then", client.DiscardChanges)
 	must(t, err)
 	wantFile(t, f, "kept", kept)
 }

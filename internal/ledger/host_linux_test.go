@@ -265,7 +265,7 @@ func (h *host) restore() *hostStep {
 		c.round, c.mark = c.snapshots[name].round, c.snapshots[name].mark
 		w.contexts[id] = c
 	}, func() error {
-		_, err := h.c.Restore(h.ctx, id, name)
+		_, err := h.c.Restore(h.ctx, id, name, client.DiscardChanges)
 		return err
 	})
 }
@@ -282,7 +282,7 @@ func (h *host) deleteContext() *hostStep {
 	}
 	id := h.some(func(id string, _ held) bool { return strings.HasPrefix(id, "ctx_h") })
 	return h.step(id, func(w world) { delete(w.contexts, id) }, func() error {
-		_, err := h.c.DeleteContext(h.ctx, id)
+		_, err := h.c.DeleteContext(h.ctx, id, client.DiscardChanges)
 		return err
 	})
 }

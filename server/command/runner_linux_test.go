@@ -346,7 +346,7 @@ func TestCommandsOutliveAKilledServer(t *testing.T) {
 			s.Errorf("what a command wrote without a server: %q", got)
 		}
 		// The next server has the gate too: a deletion ends the command first.
-		if _, err := ctxfsv1.NewContextServiceClient(after.cc).DeleteContext(s.Context(), &ctxfsv1.DeleteContextRequest{ContextId: "ctx_b"}); err != nil {
+		if _, err := ctxfsv1.NewContextServiceClient(after.cc).DeleteContext(s.Context(), &ctxfsv1.DeleteContextRequest{ContextId: "ctx_b", DiscardChanges: true}); err != nil {
 			s.Error(err)
 		}
 		if got, err := after.exec.GetProcess(s.Context(), &ctxfsv1.GetProcessRequest{ProcessId: held}); err == nil && got.GetProcess().GetExit() == nil {

@@ -294,7 +294,7 @@ func TestUserServesAFullDisk(t *testing.T) {
 	}
 	stop(cmd, c)
 	cmd, c, f = serve(filepath.Join(at, "banner on the full disk"))
-	_, err = c.DeleteContext(t.Context(), "ctx_large")
+	_, err = c.DeleteContext(t.Context(), "ctx_large", client.DiscardChanges)
 	must(err)
 	must(f.WriteFile("new", make([]byte, 2<<20), 0o644))
 	stop(cmd, c)

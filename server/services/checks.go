@@ -24,7 +24,7 @@ type RunCommand func(ctx context.Context, cmd *ctxfsv1.Command, send func(*ctxfs
 type Forks struct {
 	Contexts interface {
 		Fork(ctx context.Context, from, to contexts.ID, opts contexts.EnsureOptions) (contexts.Info, error)
-		Delete(ctx context.Context, id contexts.ID) (contexts.Deleted, error)
+		Delete(ctx context.Context, id contexts.ID, unless contexts.Unless) (contexts.Deleted, error)
 		List(ctx context.Context) ([]contexts.Info, error)
 	}
 }
@@ -44,7 +44,7 @@ func (s *Forks) with(ctx context.Context, from contexts.ID, f func(fork contexts
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forkDeleteTime)
 		defer cancel()
-		if _, gone := s.Contexts.Delete(ctx, id); gone != nil {
+		if _, gone := s.Contexts.Delete(ctx, id, nil); gone != nil {
 			err = errors.Join(err, fmt.Errorf("delete the fork %s: %w", id, gone))
 		}
 	}()
@@ -57,7 +57,7 @@ func (s *Forks) Sweep(ctx context.Context) error {
 	errs := []error{err}
 	for _, info := range all {
 		if forkID.MatchString(string(info.ID)) {
-			_, err := s.Contexts.Delete(ctx, info.ID)
+			_, err := s.Contexts.Delete(ctx, info.ID, nil)
 			errs = append(errs, err)
 		}
 	}

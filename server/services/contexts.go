@@ -5,6 +5,8 @@ package services
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -29,6 +31,8 @@ type Contexts struct {
 	Collector Collector
 	// ContextOf returns the context that a panel gets, and the panel that owns it (panels.Registry).
 	ContextOf func(ctx context.Context, panelID string) (id contexts.ID, owner string, err error)
+	// Unapplied fails if a context has changes that were not applied (review.Reviews).
+	Unapplied func(ctx context.Context, id string) error
 	// Version of the server, Driver, the name of the driver that makes contexts, and Metadata, where the records are, for GetInfo.
 	Version, Driver, Metadata string
 }
@@ -43,17 +47,17 @@ type ContextStore interface {
 	Fork(ctx context.Context, from, to contexts.ID, opts contexts.EnsureOptions) (contexts.Info, error)
 	Snapshot(ctx context.Context, id contexts.ID, name string) (contexts.Snapshot, error)
 	Snapshots(ctx context.Context, id contexts.ID) ([]contexts.Snapshot, error)
-	Restore(ctx context.Context, id contexts.ID, name string) (contexts.Info, error)
+	Restore(ctx context.Context, id contexts.ID, name string, unless contexts.Unless) (contexts.Info, error)
 	DeleteSnapshot(ctx context.Context, id contexts.ID, name string) error
 	SetLabels(ctx context.Context, id contexts.ID, put map[string]string, remove []string) (map[string]string, error)
-	Delete(ctx context.Context, id contexts.ID) (contexts.Deleted, error)
+	Delete(ctx context.Context, id contexts.ID, unless contexts.Unless) (contexts.Deleted, error)
 }
 
 // Collector collects garbage.
 type Collector interface {
 	// Collect is contexts.Manager.CollectGarbage with what holds contexts outside of package contexts. It also returns what was decided on
-	// contexts. serverRules also applies the rules of the server's settings.
-	Collect(ctx context.Context, opts contexts.GarbageOptions, serverRules bool) ([]contexts.Garbage, []contexts.Verdict, error)
+	// contexts. serverRules also applies the rules of the server's settings. discard removes contexts with changes that were not applied.
+	Collect(ctx context.Context, opts contexts.GarbageOptions, serverRules, discard bool) ([]contexts.Garbage, []contexts.Verdict, error)
 }
 
 // EnsureContext implements ContextService.
@@ -257,9 +261,27 @@ func (s *Contexts) DeleteContext(ctx context.Context, req *ctxfsv1.DeleteContext
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}
-	deleted, err := s.Contexts.Delete(ctx, id)
+	deleted, err := s.Contexts.Delete(ctx, id, s.unless(id, req.GetDiscardChanges()))
 	if err != nil {
-		return nil, fserrpb.ToStatus(err)
+		return nil, reviewStatus(err)
 	}
 	return &ctxfsv1.DeleteContextResponse{Removed: deleted.Entries}, nil
+}
+
+// unless refuses to lose the content of a context with changes that were not applied, or of which that is not known. It is nil if the caller discards
+// them.
+func (s *Contexts) unless(id contexts.ID, discard bool) contexts.Unless {
+	if discard {
+		return nil
+	}
+	return func(ctx context.Context) error {
+		err := s.Unapplied(ctx, string(id))
+		if e := (*fserr.Error)(nil); errors.As(err, &e) && e.Code == fserr.EIO {
+			return &fserr.Error{
+				Code: e.Code, Kind: fserr.KindContext, Err: err, Detail: fmt.Sprintf("it is not known whether context '%s' has changes: %s", id, e.Error()),
+				Hint: "set discard_changes if they may be lost",
+			}
+		}
+		return err
+	}
 }

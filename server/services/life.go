@@ -84,9 +84,9 @@ func (s *Contexts) Restore(ctx context.Context, req *ctxfsv1.RestoreRequest) (*c
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}
-	info, err := s.Contexts.Restore(ctx, id, req.GetName())
+	info, err := s.Contexts.Restore(ctx, id, req.GetName(), s.unless(id, req.GetDiscardChanges()))
 	if err != nil {
-		return nil, fserrpb.ToStatus(err)
+		return nil, reviewStatus(err)
 	}
 	return &ctxfsv1.RestoreResponse{Context: infoToPB(info)}, nil
 }
@@ -119,7 +119,7 @@ func (s *Contexts) CollectGarbage(ctx context.Context, req *ctxfsv1.CollectGarba
 	}
 	found, verdicts, err := s.Collector.Collect(ctx, contexts.GarbageOptions{
 		DryRun: req.GetDryRun(), Age: age, Idle: idle, Labels: selected, Force: req.GetForce(),
-	}, req.GetServerRules())
+	}, req.GetServerRules(), req.GetDiscardChanges())
 	if err != nil && len(found) == 0 {
 		return nil, fserrpb.ToStatus(err)
 	}
@@ -171,6 +171,7 @@ var keepReasons = map[contexts.KeepReason]ctxfsv1.KeepReason{
 	contexts.KeepHandle: ctxfsv1.KeepReason_KEEP_REASON_HANDLE, contexts.KeepProcess: ctxfsv1.KeepReason_KEEP_REASON_PROCESS,
 	contexts.KeepSubmitted: ctxfsv1.KeepReason_KEEP_REASON_SUBMITTED, contexts.KeepDecisions: ctxfsv1.KeepReason_KEEP_REASON_DECISIONS,
 	contexts.KeepStaged: ctxfsv1.KeepReason_KEEP_REASON_STAGED, contexts.KeepSite: ctxfsv1.KeepReason_KEEP_REASON_SITE,
+	contexts.KeepChanges: ctxfsv1.KeepReason_KEEP_REASON_CHANGES,
 }
 
 // seconds is a time that a request may name; a negative one, or one that a Duration cannot hold, is EINVAL.

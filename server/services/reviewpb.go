@@ -180,7 +180,7 @@ var reasonCodes = map[review.Reason]codes.Code{
 	review.Conflicting: codes.Aborted, review.StaleRevision: codes.Aborted, review.NotApproved: codes.FailedPrecondition,
 	review.BarredPath: codes.PermissionDenied, review.IsUnresolved: codes.FailedPrecondition, review.RepositoryBusy: codes.FailedPrecondition,
 	review.DirtyCommit: codes.FailedPrecondition, review.NoRepository: codes.FailedPrecondition, review.NeedsFilter: codes.FailedPrecondition, review.HookFailed: codes.FailedPrecondition,
-	review.CheckFailed: codes.FailedPrecondition,
+	review.CheckFailed: codes.FailedPrecondition, review.NotApplied: codes.FailedPrecondition,
 }
 
 // reviewStatus is fserrpb.ToStatus, and for a refusal of a review a status with its reason and a detail for each conflict.

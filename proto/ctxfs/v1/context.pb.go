@@ -118,6 +118,9 @@ const (
 	KeepReason_KEEP_REASON_STAGED KeepReason = 13
 	// A site shows its files.
 	KeepReason_KEEP_REASON_SITE KeepReason = 14
+	// It has changes that were not applied: a review lists them, and can apply or discard them. Ignored files are none, nor are paths that are
+	// never applied, such as .git.
+	KeepReason_KEEP_REASON_CHANGES KeepReason = 15
 )
 
 // Enum value maps for KeepReason.
@@ -138,6 +141,7 @@ var (
 		12: "KEEP_REASON_DECISIONS",
 		13: "KEEP_REASON_STAGED",
 		14: "KEEP_REASON_SITE",
+		15: "KEEP_REASON_CHANGES",
 	}
 	KeepReason_value = map[string]int32{
 		"KEEP_REASON_UNSPECIFIED":   0,
@@ -155,6 +159,7 @@ var (
 		"KEEP_REASON_DECISIONS":     12,
 		"KEEP_REASON_STAGED":        13,
 		"KEEP_REASON_SITE":          14,
+		"KEEP_REASON_CHANGES":       15,
 	}
 )
 
@@ -1378,9 +1383,11 @@ type RestoreRequest struct {
 	// The context.
 	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
 	// Name of the snapshot.
-	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Restores the context although it has changes that were not applied, which are lost unless the snapshot has them.
+	DiscardChanges bool `protobuf:"varint,3,opt,name=discard_changes,json=discardChanges,proto3" json:"discard_changes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *RestoreRequest) Reset() {
@@ -1425,6 +1432,13 @@ func (x *RestoreRequest) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *RestoreRequest) GetDiscardChanges() bool {
+	if x != nil {
+		return x.DiscardChanges
+	}
+	return false
 }
 
 // Response of Restore.
@@ -1581,9 +1595,11 @@ type CollectGarbageRequest struct {
 	// Removes contexts although something keeps them; not those used within the last 10 minutes, nor those that are being seeded.
 	Force bool `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`
 	// Also applies the rules that the server applies from time to time (--context-ttl, --context-idle-ttl, --contexts-max-bytes).
-	ServerRules   bool `protobuf:"varint,6,opt,name=server_rules,json=serverRules,proto3" json:"server_rules,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ServerRules bool `protobuf:"varint,6,opt,name=server_rules,json=serverRules,proto3" json:"server_rules,omitempty"`
+	// Removes contexts although they have changes that were not applied. force does not.
+	DiscardChanges bool `protobuf:"varint,7,opt,name=discard_changes,json=discardChanges,proto3" json:"discard_changes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *CollectGarbageRequest) Reset() {
@@ -1654,6 +1670,13 @@ func (x *CollectGarbageRequest) GetForce() bool {
 func (x *CollectGarbageRequest) GetServerRules() bool {
 	if x != nil {
 		return x.ServerRules
+	}
+	return false
+}
+
+func (x *CollectGarbageRequest) GetDiscardChanges() bool {
+	if x != nil {
+		return x.DiscardChanges
 	}
 	return false
 }
@@ -2183,9 +2206,11 @@ func (x *SetLabelsResponse) GetLabels() map[string]string {
 type DeleteContextRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The context.
-	ContextId     string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	// Removes the context although it has changes that were not applied, which are lost. The server does not look for changes then.
+	DiscardChanges bool `protobuf:"varint,2,opt,name=discard_changes,json=discardChanges,proto3" json:"discard_changes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *DeleteContextRequest) Reset() {
@@ -2223,6 +2248,13 @@ func (x *DeleteContextRequest) GetContextId() string {
 		return x.ContextId
 	}
 	return ""
+}
+
+func (x *DeleteContextRequest) GetDiscardChanges() bool {
+	if x != nil {
+		return x.DiscardChanges
+	}
+	return false
 }
 
 // Response of DeleteContext.
@@ -2929,25 +2961,27 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\"M\n" +
 	"\x15ListSnapshotsResponse\x124\n" +
-	"\tsnapshots\x18\x01 \x03(\v2\x16.ctxfs.v1.SnapshotInfoR\tsnapshots\"C\n" +
+	"\tsnapshots\x18\x01 \x03(\v2\x16.ctxfs.v1.SnapshotInfoR\tsnapshots\"l\n" +
 	"\x0eRestoreRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\">\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +
+	"\x0fdiscard_changes\x18\x03 \x01(\bR\x0ediscardChanges\">\n" +
 	"\x0fRestoreResponse\x12+\n" +
 	"\acontext\x18\x01 \x01(\v2\x11.ctxfs.v1.ContextR\acontext\"J\n" +
 	"\x15DeleteSnapshotRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"\x18\n" +
-	"\x16DeleteSnapshotResponse\"\xf4\x01\n" +
+	"\x16DeleteSnapshotResponse\"\x9d\x02\n" +
 	"\x15CollectGarbageRequest\x12\x17\n" +
 	"\adry_run\x18\x01 \x01(\bR\x06dryRun\x12.\n" +
 	"\x13context_age_seconds\x18\x02 \x01(\x03R\x11contextAgeSeconds\x120\n" +
 	"\x14context_idle_seconds\x18\x03 \x01(\x03R\x12contextIdleSeconds\x12'\n" +
 	"\x0flabel_selectors\x18\x04 \x03(\tR\x0elabelSelectors\x12\x14\n" +
 	"\x05force\x18\x05 \x01(\bR\x05force\x12!\n" +
-	"\fserver_rules\x18\x06 \x01(\bR\vserverRules\"\xb1\x01\n" +
+	"\fserver_rules\x18\x06 \x01(\bR\vserverRules\x12'\n" +
+	"\x0fdiscard_changes\x18\a \x01(\bR\x0ediscardChanges\"\xb1\x01\n" +
 	"\x16CollectGarbageResponse\x12+\n" +
 	"\aremoved\x18\x01 \x03(\v2\x11.ctxfs.v1.GarbageR\aremoved\x124\n" +
 	"\bfailures\x18\x02 \x03(\v2\x18.ctxfs.v1.GarbageFailureR\bfailures\x124\n" +
@@ -2989,10 +3023,11 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\x06labels\x18\x01 \x03(\v2'.ctxfs.v1.SetLabelsResponse.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"5\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"^\n" +
 	"\x14DeleteContextRequest\x12\x1d\n" +
 	"\n" +
-	"context_id\x18\x01 \x01(\tR\tcontextId\"1\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\x12'\n" +
+	"\x0fdiscard_changes\x18\x02 \x01(\bR\x0ediscardChanges\"1\n" +
 	"\x15DeleteContextResponse\x12\x18\n" +
 	"\aremoved\x18\x01 \x01(\x03R\aremoved\"\xb9\x01\n" +
 	"\fSeedProgress\x12)\n" +
@@ -3063,7 +3098,7 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\x14CONTEXT_RULE_REQUEST\x10\x01\x12\x19\n" +
 	"\x15CONTEXT_RULE_IDLE_TTL\x10\x02\x12\x14\n" +
 	"\x10CONTEXT_RULE_TTL\x10\x03\x12\x1a\n" +
-	"\x16CONTEXT_RULE_MAX_BYTES\x10\x04*\x92\x03\n" +
+	"\x16CONTEXT_RULE_MAX_BYTES\x10\x04*\xab\x03\n" +
 	"\n" +
 	"KeepReason\x12\x1b\n" +
 	"\x17KEEP_REASON_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -3081,7 +3116,8 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\x15KEEP_REASON_SUBMITTED\x10\v\x12\x19\n" +
 	"\x15KEEP_REASON_DECISIONS\x10\f\x12\x16\n" +
 	"\x12KEEP_REASON_STAGED\x10\r\x12\x14\n" +
-	"\x10KEEP_REASON_SITE\x10\x0e*\xd8\x01\n" +
+	"\x10KEEP_REASON_SITE\x10\x0e\x12\x17\n" +
+	"\x13KEEP_REASON_CHANGES\x10\x0f*\xd8\x01\n" +
 	"\vGarbageKind\x12\x1c\n" +
 	"\x18GARBAGE_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14GARBAGE_KIND_CONTEXT\x10\x01\x12\x16\n" +

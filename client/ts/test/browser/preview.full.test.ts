@@ -78,7 +78,7 @@ test("a page that is open is loaded again when its context is restored", async (
   await page.goto(await open("restored"));
   await events;
   expect(await text(page)).toBe("second");
-  await server.ctxfs("snapshot", "restore", "restored", "first");
+  await server.ctxfs("snapshot", "restore", "--discard-changes", "restored", "first");
   await page.waitForFunction(() => document.body.textContent === "first");
   await page.close();
 });

@@ -660,6 +660,8 @@ export interface CollectGarbageRequest {
    * is 600. With context_age_seconds a context must meet both.
    */
   contextIdleSeconds?: string;
+  /** Removes contexts although they have changes that were not applied. force does not. */
+  discardChanges?: boolean;
   /** Only says what would be removed. */
   dryRun?: boolean;
   /** Removes contexts although something keeps them; not those used within the last 10 minutes, nor those that are being seeded. */
@@ -1033,6 +1035,8 @@ export type Decision =
 export interface DeleteContextRequest {
   /** The context. */
   contextId?: string;
+  /** Removes the context although it has changes that were not applied, which are lost. The server does not look for changes then. */
+  discardChanges?: boolean;
 }
 
 /** Response of DeleteContext. */
@@ -2350,6 +2354,8 @@ export type JournalKind =
  * - KEEP_REASON_DECISIONS: Its changes have decisions that were not applied, or conflicts that were not resolved.
  * - KEEP_REASON_STAGED: It has staged commits that were not pushed.
  * - KEEP_REASON_SITE: A site shows its files.
+ * - KEEP_REASON_CHANGES: It has changes that were not applied: a review lists them, and can apply or discard them. Ignored files are none, nor are paths that are
+ * never applied, such as .git.
  */
 export type KeepReason =
   | "KEEP_REASON_UNSPECIFIED"
@@ -2366,7 +2372,8 @@ export type KeepReason =
   | "KEEP_REASON_SUBMITTED"
   | "KEEP_REASON_DECISIONS"
   | "KEEP_REASON_STAGED"
-  | "KEEP_REASON_SITE";
+  | "KEEP_REASON_SITE"
+  | "KEEP_REASON_CHANGES";
 
 /** A reason for which a collection keeps a context. */
 export interface KeptContext {
@@ -3859,6 +3866,8 @@ export interface ResolvedTemplate {
 export interface RestoreRequest {
   /** The context. */
   contextId?: string;
+  /** Restores the context although it has changes that were not applied, which are lost unless the snapshot has them. */
+  discardChanges?: boolean;
   /** Name of the snapshot. */
   name?: string;
 }

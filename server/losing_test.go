@@ -1,0 +1,87 @@
+package server
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// TestChangesThatWereNotAppliedAreNotLost tries all that ends the content of a context, before its changes are applied and after.
+func TestChangesThatWereNotAppliedAreNotLost(t *testing.T) {
+	t.Parallel()
+	onEachDriver(t, func(t *testing.T, h *house) {
+		h.cfg.Pool, h.cfg.GCInterval, h.cfg.ContextTTL, h.cfg.ContextIdleTTL = 0, 100*time.Hour, time.Hour, time.Hour
+		pass := h.setClock()
+		h.serve()
+		ctx, cs := t.Context(), h.contexts()
+		app := func(id string) string { return filepath.Join(h.r.Info().ContextsDir, id, "app") }
+		// Ignored files and files without a change are no changes; each of the others is.
+		shell(t, h.in("app"), "echo '*.log' > .gitignore")
+		edits := map[string]string{
+			"ctx_edited": "echo more >> app.txt", "ctx_new": "mkdir d; echo new > d/new", "ctx_deleted": "rm app.txt", "ctx_mode": "chmod +x app.txt",
+			"ctx_link": "ln -s app.txt link", "ctx_same": "touch app.txt; echo log > x.log; mkdir node_modules; echo x > node_modules/x", "ctx_git": "git init -q .",
+		}
+		unchanged := []string{"ctx_same", "ctx_git"}
+		for id, edit := range edits {
+			h.open(&ctxfsv1.OpenPanelRequest{PanelId: id[len("ctx_"):]})
+			_, err := cs.Snapshot(ctx, &ctxfsv1.SnapshotRequest{ContextId: id, Name: "s"})
+			must(t, err)
+			shell(t, app(id), edit)
+		}
+		refused := func(what, id string, err error) {
+			t.Helper()
+			wantRefusal(t, err, codes.FailedPrecondition, "NOT_APPLIED")
+			if _, err := os.Lstat(app(id)); err != nil {
+				t.Errorf("%s of %s: %v", what, id, err)
+			}
+		}
+		for id := range edits {
+			if slices.Contains(unchanged, id) {
+				continue
+			}
+			_, err := cs.DeleteContext(ctx, &ctxfsv1.DeleteContextRequest{ContextId: id})
+			refused("delete", id, err)
+			_, err = cs.Restore(ctx, &ctxfsv1.RestoreRequest{ContextId: id, Name: "s"})
+			refused("restore", id, err)
+		}
+		pass(3 * time.Hour)
+		rules := func(req *ctxfsv1.CollectGarbageRequest) map[string]string {
+			t.Helper()
+			req.ServerRules = true
+			return h.verdicts(req)
+		}
+		for _, req := range []*ctxfsv1.CollectGarbageRequest{{DryRun: true}, {}, {Force: true}} {
+			for id, got := range rules(req) {
+				want := "CHANGES"
+				if slices.Contains(unchanged, id) {
+					want = "IDLE_TTL"
+				}
+				if got != want {
+					t.Errorf("collection %v: %s: %s, want %s", req, id, got, want)
+				}
+			}
+		}
+		_, err := h.reviews().Apply(ctx, &ctxfsv1.ApplyRequest{ContextId: "ctx_edited", Approve: true, Selection: selectAll})
+		must(t, err)
+		_, err = cs.Restore(ctx, &ctxfsv1.RestoreRequest{ContextId: "ctx_edited", Name: "s"})
+		must(t, err)
+		_, err = h.reviews().Discard(ctx, &ctxfsv1.DiscardRequest{ContextId: "ctx_new", Selection: selectAll})
+		must(t, err)
+		_, err = cs.DeleteContext(ctx, &ctxfsv1.DeleteContextRequest{ContextId: "ctx_new"})
+		must(t, err)
+		_, err = cs.Restore(ctx, &ctxfsv1.RestoreRequest{ContextId: "ctx_mode", Name: "s", DiscardChanges: true})
+		must(t, err)
+		_, err = cs.DeleteContext(ctx, &ctxfsv1.DeleteContextRequest{ContextId: "ctx_link", DiscardChanges: true})
+		must(t, err)
+		pass(3 * time.Hour)
+		if got := rules(&ctxfsv1.CollectGarbageRequest{DiscardChanges: true})["ctx_deleted"]; got != "IDLE_TTL" {
+			t.Errorf("with discard_changes: %s", got)
+		}
+	})
+}
