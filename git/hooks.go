@@ -3,9 +3,11 @@ package git
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -114,11 +116,16 @@ func userEnviron() (env []string) {
 	return append(env, "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=:")
 }
 
-// hook runs a hook if there is one.
-func (r runner) hook(ctx context.Context, name string, args ...string) (ran bool, err error) {
-	out := &tail{}
-	find := r.command(ctx, "rev-parse", "--git-path", "hooks/"+name)
-	where, err := find.Output()
+// hasHook reports whether there is a hook: a program in the directory of hooks or, for git 2.54 and later, a command of the configuration.
+func (r runner) hasHook(ctx context.Context, name string) (bool, error) {
+	var exit *exec.ExitError
+	switch err := r.command(ctx, "hook", "list", name).Run(); {
+	case err == nil:
+		return true, nil
+	case errors.As(err, &exit) && exit.ExitCode() == 1:
+		return false, nil
+	}
+	where, err := r.command(ctx, "rev-parse", "--git-path", "hooks/"+name).Output() // git before 2.54 cannot list hooks
 	if err != nil {
 		return false, &HookError{Hook: name, Err: err}
 	}
@@ -126,8 +133,15 @@ func (r runner) hook(ctx context.Context, name string, args ...string) (ran bool
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(r.dir, file)
 	}
-	if st, err := os.Stat(file); err != nil || st.IsDir() || !isProgram(st) {
-		return false, nil
+	st, err := os.Stat(file)
+	return err == nil && !st.IsDir() && isProgram(st), nil
+}
+
+// hook runs a hook if there is one.
+func (r runner) hook(ctx context.Context, name string, args ...string) (ran bool, err error) {
+	out := &tail{}
+	if has, err := r.hasHook(ctx, name); !has || err != nil {
+		return false, err
 	}
 	cmd := r.command(ctx, append([]string{"hook", "run", name, "--"}, args...)...)
 	cmd.Stdout, cmd.Stderr = out, out

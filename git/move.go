@@ -39,6 +39,15 @@ func (l *Local) inPlace(extra ...string) runner {
 
 func (d *Draft) indexCopy() string { return filepath.Join(d.scratch.dir, "staged") }
 
+// changing is inPlace for a command that changes refs or an index, which are what hooks follow.
+func (l *Local) changing(ctx context.Context, extra ...string) (runner, error) {
+	r, err := l.inPlace(extra...).withoutHooks(ctx, l.reader.opts.Timeout)
+	if err != nil {
+		return r, l.broken(err)
+	}
+	return r, nil
+}
+
 func (d *Draft) onCopy() runner { return d.repo.inPlace("GIT_INDEX_FILE=" + d.indexCopy()) }
 
 // Index returns what the repository's index holds, by path. An index with conflicts fails with EBUSY.
@@ -101,7 +110,11 @@ func (d *Draft) Stage(ctx context.Context, files []File) (string, error) {
 	if err != nil {
 		return "", d.failed(err)
 	}
-	if _, err := d.onCopy().feed(ctx, d.repo.reader.opts.Timeout, indexInfo(files, d.zero()), "update-index", "-z", "--index-info"); err != nil {
+	r, err := d.repo.changing(ctx, "GIT_INDEX_FILE="+d.indexCopy())
+	if err != nil {
+		return "", err
+	}
+	if _, err := r.feed(ctx, d.repo.reader.opts.Timeout, indexInfo(files, d.zero()), "update-index", "-z", "--index-info"); err != nil {
 		return "", d.failed(err)
 	}
 	for flag, has := range flags {
@@ -114,7 +127,7 @@ func (d *Draft) Stage(ctx context.Context, files []File) (string, error) {
 		if kept.Len() == 0 {
 			continue
 		}
-		if _, err := d.onCopy().feed(ctx, d.repo.reader.opts.Timeout, strings.NewReader(kept.String()), "update-index", flag, "-z", "--stdin"); err != nil {
+		if _, err := r.feed(ctx, d.repo.reader.opts.Timeout, strings.NewReader(kept.String()), "update-index", flag, "-z", "--stdin"); err != nil {
 			return "", d.failed(err)
 		}
 	}
@@ -273,7 +286,11 @@ func (l *Local) Move(ctx context.Context, ref, from, to string, by Identity, not
 			m.cancel()
 		}
 	}()
-	cmd := l.inPlace("GIT_COMMITTER_NAME="+by.Name, "GIT_COMMITTER_EMAIL="+by.Email).command(ctx, "update-ref", "-m", "ctxfs: "+note, "--stdin")
+	r, err := l.changing(ctx, "GIT_COMMITTER_NAME="+by.Name, "GIT_COMMITTER_EMAIL="+by.Email)
+	if err != nil {
+		return nil, err
+	}
+	cmd := r.command(ctx, "update-ref", "-m", "ctxfs: "+note, "--stdin")
 	cmd.Stderr, m.wait = m.stderr, cmd.Wait
 	if m.in, err = cmd.StdinPipe(); err != nil {
 		return nil, err

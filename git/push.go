@@ -68,7 +68,11 @@ func (b *Bare) RemoteRef(ctx context.Context, a Address, ref string) (commit str
 
 // Fetch brings the history of a commit, which a ref of a remote repository names, into b. Its error is a *RemoteError, or ctx's.
 func (b *Bare) Fetch(ctx context.Context, a Address, ref, commit string) error {
-	_, said, err := b.to(a).capture(ctx, b.repo.reader.opts.FetchTimeout, nil, "fetch", "--quiet", "--no-tags", "--no-recurse-submodules",
+	git, err := b.to(a).withoutHooks(ctx, b.repo.reader.opts.Timeout)
+	if err != nil {
+		return a.failed(ctx, nil, "", err)
+	}
+	_, said, err := git.capture(ctx, b.repo.reader.opts.FetchTimeout, nil, "fetch", "--quiet", "--no-tags", "--no-recurse-submodules",
 		"--no-auto-maintenance", "--no-write-fetch-head", target, ref)
 	if err != nil {
 		return a.failed(ctx, nil, said, err)

@@ -131,6 +131,9 @@ func (r *remote) Objects(ctx context.Context, scratch, commit string) (*Objects,
 
 func (r *remote) fetch(ctx context.Context, s *scratch, args ...string) error {
 	all := []string{"fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance", "--no-write-fetch-head"}
-	_, err := s.remote(r.at).run(ctx, r.reader.opts.FetchTimeout, append(all, args...)...)
+	git, err := s.remote(r.at).withoutHooks(ctx, r.reader.opts.Timeout)
+	if err == nil {
+		_, err = git.run(ctx, r.reader.opts.FetchTimeout, append(all, args...)...)
+	}
 	return err
 }

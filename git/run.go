@@ -69,6 +69,27 @@ var fixed = slices.Clip(append([]string{
 	"http.followRedirects=false",
 }, noPrograms...))
 
+// withoutHooks switches off the hooks that the configuration of r names. git 2.54 and later run them in spite of core.hooksPath. Only git 2.55 and later
+// can switch off all hooks of an event, so this switches off each by its name.
+func (r runner) withoutHooks(ctx context.Context, timeout time.Duration) (runner, error) {
+	out, err := r.run(ctx, timeout, "config", "-z", "--name-only", "--get-regexp", `^hook\..*\.(event|command)$`)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 1 { // there is none
+		err = nil
+	}
+	var env []string
+	n := 0
+	for key := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		if name := key[:max(0, strings.LastIndexByte(key, '.'))]; name != "" {
+			env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s.enabled", n, name), fmt.Sprintf("GIT_CONFIG_VALUE_%d=false", n))
+			n++
+		}
+	}
+	if n > 0 {
+		r.env = append(slices.Clip(r.env), append(env, fmt.Sprintf("GIT_CONFIG_COUNT=%d", n))...)
+	}
+	return r, err
+}
+
 // environ returns our environment and extra, without the variables that begin with
 // GIT_: they may name programs and other repositories. The prefixes in keep stay.
 func environ(keep []string, extra ...string) []string {

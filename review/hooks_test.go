@@ -139,3 +139,43 @@ func TestHooksRunOnlyForWhatIsCheckedOut(t *testing.T) {
 	}
 	w.wantNothing()
 }
+
+// TestHooksOfTheConfiguration has hooks that git 2.54 and later find in the repository's configuration. Older versions run none of them.
+func TestHooksOfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	const scanner = "hook.secret scanner=1.x"
+	configured := func(t *testing.T) repos {
+		w := newHooked(t, nil)
+		for _, event := range []string{"pre-commit", "commit-msg", "post-commit", "reference-transaction", "post-index-change", "post-checkout"} {
+			w.gitIn("workspace", "config", "--add", scanner+".event", event)
+		}
+		w.gitIn("workspace", "config", scanner+".command", "touch "+w.in("ran")+"; cat >/dev/null </dev/null; echo a secret; false")
+		return w
+	}
+	t.Run("without hooks", func(t *testing.T) {
+		t.Parallel()
+		w := configured(t)
+		e, err := w.reviews.Apply(t.Context(), w.committing(""))
+		must(t, err)
+		_, err = w.undoCommit(e.ID, CommitOptions{})
+		must(t, err)
+		_, err = w.reviews.Apply(t.Context(), w.committing("side"))
+		must(t, err)
+		if _, err := os.Stat(w.in("ran")); err == nil {
+			t.Error("a hook ran")
+		}
+	})
+	t.Run("with hooks", func(t *testing.T) {
+		t.Parallel()
+		w := configured(t)
+		w.gitIn("workspace", "config", "--unset-all", scanner+".event", "reference-transaction|post-index-change|post-checkout")
+		if _, err := w.tryGit("workspace", "hook", "list", "pre-commit"); err != nil {
+			t.Skipf("this git knows no hooks of the configuration: git hook list fails with %v", err)
+		}
+		_, err := w.commitHooked(t.Context())
+		if refused := wantReason(t, err, HookFailed); !strings.Contains(refused.Detail, "hook pre-commit failed: a secret") {
+			t.Errorf("the refusal is %q", refused.Detail)
+		}
+		w.wantNothing()
+	})
+}

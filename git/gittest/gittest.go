@@ -294,15 +294,17 @@ func (tr *Trap) arm(gitDir string) {
 		"\n[filter \"evil\"]\n\tsmudge = " + p + "\n\tclean = " + p + "\n\tprocess = " + p + "\n\trequired = true\n[diff \"evil\"]\n\ttextconv = " + p + "\n\tcommand = " + p +
 		"\n[uploadpack]\n\tpackObjectsHook = " + p + "\n[credential]\n\thelper = !" + p + "\n[url \"ext::" + p + " \"]\n\tinsteadOf = https://" +
 		"\n[submodule \"x\"]\n\turl = ext::" + p + "\n\tupdate = !" + p + "\n\tactive = true\n[gpg]\n\tprogram = " + p + "\n[commit]\n\tgpgSign = true\n[push]\n\tgpgSign = true\n"
+	hooks := []string{
+		"post-checkout", "post-index-change", "reference-transaction", "pre-auto-gc", "post-update", "fsmonitor-watchman", "pre-push", "pre-receive", "update",
+		"post-receive", "proc-receive", "push-to-checkout",
+	}
+	config += "[hook \"a trap=1.x\"]\n\tcommand = " + p + "\n\tevent = " + strings.Join(hooks, "\n\tevent = ") + "\n" // for git 2.54 and later
 	f, err := os.OpenFile(tr.In(gitDir+"/config"), os.O_APPEND|os.O_WRONLY, 0)
 	tr.Must(err)
 	_, err = f.WriteString(config)
 	tr.Must(errors.Join(err, f.Close()))
 	tr.Write(gitDir+"/info/attributes", "* filter=evil diff=evil\n")
-	for _, hook := range []string{
-		"post-checkout", "post-index-change", "reference-transaction", "pre-auto-gc", "post-update", "fsmonitor-watchman", "pre-push", "pre-receive", "update",
-		"post-receive", "proc-receive", "push-to-checkout",
-	} {
+	for _, hook := range hooks {
 		tr.Must(os.WriteFile(tr.In(gitDir+"/hooks/"+hook), []byte("#!/bin/sh\nexec "+p+" </dev/null\n"), 0o755))
 	}
 }
