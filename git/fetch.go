@@ -68,6 +68,26 @@ func (r *Reader) Fetch(ctx context.Context, a Address, commit string, most int64
 
 var allRefs = []string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"}
 
+// IsNamedRemotely reports whether a branch or tag of the repository at an address names a commit, or one that follows it. It fetches the history of all
+// branches and tags, without files if the server can do that, and fails as Fetch does.
+func (r *Reader) IsNamedRemotely(ctx context.Context, a Address, commit string, most int64) (named bool, err error) {
+	f := &Fetched{reader: r, address: a, commit: commit, most: most}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if f.scratch, err = newScratch(r.opts.Scratch, len(commit) == 64); err != nil {
+		return false, err
+	}
+	all := append([]string{target}, allRefs...)
+	if err := f.tryAll(ctx, nil, append([]string{"--filter=tree:0"}, all...), all); err != nil {
+		return false, err
+	}
+	own := f.scratch.local("")
+	if _, err := own.run(ctx, r.opts.Timeout, "cat-file", "-e", commit+"^{commit}"); err != nil {
+		return false, ctx.Err()
+	}
+	out, err := own.run(ctx, r.opts.Timeout, "rev-list", "--max-count=1", commit, "--not", "--all")
+	return len(out) == 0, err
+}
+
 // tryAll runs git fetch with one list of arguments after the other, until one succeeds or another one would not help. Only the first one gets the refs.
 func (f *Fetched) tryAll(ctx context.Context, refs []string, args ...[]string) (err error) {
 	for _, a := range args {
@@ -116,12 +136,15 @@ func (f *Fetched) fetch(ctx context.Context, refs []string, args ...string) erro
 	caller := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	r, err := to(f.scratch, f.address).withoutHooks(ctx, f.reader.opts.Timeout)
+	if err != nil {
+		return err
+	}
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
 		f.watch(ctx, cancel)
 	}()
-	r := to(f.scratch, f.address)
 	r.config = append(slices.Clip(r.config), "fetch.negotiationAlgorithm=noop")
 	all := []string{"fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance", "--no-write-fetch-head"}
 	_, said, err := r.capture(ctx, f.reader.opts.FetchTimeout, strings.NewReader(strings.Join(refs, "\n")), append(all, args...)...)

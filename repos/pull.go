@@ -180,6 +180,9 @@ func (p *pull) find(ctx context.Context) (err error) {
 	if p.commit, err = p.repos.git.ResolveRemote(ctx, address, p.req.Remote, p.req.Ref); err != nil {
 		return err
 	}
+	if err := p.mayHave(ctx, address); err != nil {
+		return err
+	}
 	if p.fetched, err = p.repos.git.Fetch(ctx, address, p.commit, p.repos.cfg.MaxBytes); err != nil {
 		return err
 	}
@@ -206,6 +209,22 @@ func (p *pull) resolve(ctx context.Context) (string, error) {
 		return commit, err
 	}
 	return "", p.notForPanels(nil)
+}
+
+// mayHave refuses a panel a commit, named by its full ID, that no branch or tag of the remote contains: many servers give any commit that they have, also
+// one that its author dropped because of a secret in it.
+func (p *pull) mayHave(ctx context.Context, from git.Address) error {
+	if !p.req.Panel || p.req.Ref != p.commit {
+		return nil
+	}
+	named, err := p.repos.git.IsNamedRemotely(ctx, from, p.commit, p.repos.cfg.MaxBytes)
+	if err == nil && !named {
+		err = &Error{
+			Reason: NoRef, Detail: fmt.Sprintf("no branch or tag of remote %q contains commit %.12s", p.req.Remote, p.commit),
+			Hint: "panels pull branches and tags, and commits that these contain; the host pulls any commit",
+		}
+	}
+	return err
 }
 
 // isHidden reports whether a full name is of a ref that panels do not pull, such as refs/stash.

@@ -150,6 +150,35 @@ func TestPanelsPullFromAllowedRemotes(t *testing.T) {
 	}
 }
 
+// A server gives any commit of its repository to those who know the ID. A panel gets those that branches and tags contain.
+func TestPanelPullsOnlyWhatARemoteNames(t *testing.T) {
+	t.Parallel()
+	w, srv := newRemote(t, "uploadpack.allowAnySHA1InWant=true", "uploadpack.allowFilter=true")
+	base := srv.Serve(false).URL
+	w.origin(base + "/team/app.git")
+	a, err := git.ParseAddress(base)
+	must(t, err)
+	w.repos.cfg.Remotes = []git.Address{a}
+	main := srv.Git("app", nil, "rev-parse", "main")
+	secret := srv.Commit("app", "f=secret\n")
+	hidden := srv.Git("app", nil, "commit-tree", "-m", "x", "-p", "main", "main^{tree}")
+	srv.Git("app", nil, "push", "-q", srv.In("team/app.git"), "main:refs/pull/1/head", hidden+":refs/notes/kept")
+	first := srv.Git("app", nil, "rev-parse", main+"^")
+	before := w.contents()
+	for _, ref := range []string{secret, hidden, strings.Repeat("1", 40)} {
+		_, err := w.tryPull(PullRequest{Remote: "origin", Ref: ref, Panel: true})
+		w.wantRefused(err, NoRef, before)
+	}
+	if _, err := w.tryPull(PullRequest{Remote: "origin", Ref: secret, DryRun: true}); err != nil {
+		t.Errorf("a host pulls a commit that nothing names: %v", err)
+	}
+	for _, ref := range []string{main, first, "v2", "main", main[:9]} {
+		if _, err := w.tryPull(PullRequest{Remote: "origin", Ref: ref, Panel: true, DryRun: true}); err != nil {
+			t.Errorf("a panel pulls %s: %v", ref, err)
+		}
+	}
+}
+
 // Remotes count as the repository itself records them. A file that it includes, or rewriting, may come from anywhere.
 func TestPullIgnoresIncludedRemotes(t *testing.T) {
 	t.Parallel()
