@@ -352,6 +352,9 @@ func (a *app) printApplied(verb string, list []*ctxfsv1.AppliedFile, journal int
 		if f.GetMerged() {
 			what += ", merged with the workspace's changes"
 		}
+		if f.GetOwnerChanged() {
+			what += ", with the server's user as its owner"
+		}
 		if err := a.printf("%s  %s\n", showPath(f.GetPath(), f.GetRawPath()), what); err != nil {
 			return err
 		}

@@ -41,6 +41,8 @@ type step struct {
 	Apart bool `json:"apart,omitempty"`
 	// Merged says that After has changes of the workspace's own.
 	Merged bool `json:"merged,omitempty"`
+	// OwnerLost says that the file that was written has another owner or group than the one before.
+	OwnerLost bool `json:"owner_lost,omitempty"`
 	// Partly says that a Discard left some of the change.
 	Partly bool `json:"partly,omitempty"`
 	// Unresolved is the conflict that the step records for the path, and WasUnresolved the one that was recorded before; nil is none.
@@ -354,7 +356,7 @@ func (s *swaps) prepare(st *step) (*tree.Swap, error) {
 		defer closeContent()
 		var swap *tree.Swap
 		if swap, err = s.dirs.Stage(string(st.Path), st.Tmp, entry); err == nil {
-			st.Ino = swap.Ino()
+			st.Ino, st.OwnerLost = swap.Ino(), swap.OwnerLost()
 			s.point("staged")
 			return swap, nil
 		}

@@ -71,6 +71,8 @@ type AppliedFile struct {
 	Did  Applied
 	// Merged says that changes of the other side were kept.
 	Merged bool
+	// OwnerLost says that the file has another owner or group than before: this process may not give files away.
+	OwnerLost bool
 }
 
 // Files lists what the entry did.
@@ -80,7 +82,7 @@ func (e *Entry) Files() []AppliedFile {
 		if e.Target == ToBranch && s.Commit != nil {
 			s.Before, s.After, s.Merged = s.Commit.Before, s.Commit.After, s.Commit.Merged
 		}
-		out[i] = AppliedFile{s.Path, s.did(), s.Merged}
+		out[i] = AppliedFile{s.Path, s.did(), s.Merged, s.OwnerLost}
 	}
 	return out
 }

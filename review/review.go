@@ -147,7 +147,7 @@ func Open(ctx context.Context, cfg Config) (*Reviews, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := rootfs.Open(cfg.Workspace, rootfs.Options{Owner: cfg.Owner})
+	root, err := rootfs.Open(cfg.Workspace, rootfs.Options{Owner: cfg.Owner, AllowChown: true})
 	if err != nil {
 		return nil, err
 	}

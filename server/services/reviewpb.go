@@ -119,7 +119,7 @@ func filesToPB(e *review.Entry) []*ctxfsv1.AppliedFile {
 }
 
 func fileToPB(f review.AppliedFile) *ctxfsv1.AppliedFile {
-	pb := &ctxfsv1.AppliedFile{Kind: ctxfsv1.AppliedKind(f.Did), Merged: f.Merged}
+	pb := &ctxfsv1.AppliedFile{Kind: ctxfsv1.AppliedKind(f.Did), Merged: f.Merged, OwnerChanged: f.OwnerLost}
 	pb.Path, pb.RawPath = virtual(f.Path)
 	return pb
 }

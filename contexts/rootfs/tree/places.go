@@ -190,7 +190,7 @@ type NewFile struct {
 	From    string
 	// Mode is the permission bits.
 	Mode uint32
-	// Like is a file whose owner and extended attributes the new one gets; "" for none.
+	// Like is a file whose extended attributes the new one gets, and its owner and group if this process may give files away; "" for none.
 	Like string
 	// Sync flushes the content to the disk.
 	Sync bool
@@ -268,14 +268,12 @@ func (p *Places) inherit(f node.File, name, like string) error {
 	if err != nil {
 		return err
 	}
-	if now.UID != st.UID || now.GID != st.GID {
-		dir, base, err := p.at(name)
-		if err != nil {
-			return err
-		}
-		if err := dir.Chown(base, int64(st.UID), int64(st.GID)); err != nil {
-			return err
-		}
+	dir, base, err := p.at(name)
+	if err != nil {
+		return err
+	}
+	if _, err := keepOwner(dir, base, now, st); err != nil {
+		return err
 	}
 	_, err = copyFileXattrs(was, f, "")
 	return err

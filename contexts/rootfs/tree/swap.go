@@ -31,6 +31,8 @@ type Swap struct {
 	entry *NewEntry
 	// had says that something stood at base when the swap was staged; taken, that Take has succeeded; away, that it was a directory.
 	had, taken, away bool
+	// ownerLost says that the new file has another owner or group than the old one.
+	ownerLost bool
 	// resumed says that it is one of Resume.
 	resumed bool
 	// mine is the new entry's inode, 0 if that is not known.
@@ -55,7 +57,8 @@ type NewEntry struct {
 	// Content is a file's; nil for a link to Target.
 	Content io.Reader
 	Target  string
-	// Mode is a file's permission bits. Owner and extended attributes are those of the file that it replaces.
+	// Mode is a file's permission bits. Extended attributes are those of the file that it replaces, and so are owner and group if this process may give
+	// files away.
 	Mode uint32
 	// Sync flushes a file's content to the disk.
 	Sync bool
@@ -107,6 +110,9 @@ func (d *Dirs) Stage(p, tmp string, entry *NewEntry) (_ *Swap, err error) {
 
 // Ino returns the inode of the new entry; 0 for a removal.
 func (s *Swap) Ino() uint64 { return s.mine }
+
+// OwnerLost reports whether the new file has another owner or group than the file that it replaces, since this process may not give files away.
+func (s *Swap) OwnerLost() bool { return s.ownerLost }
 
 // StageAway prepares to take a directory away in which nothing is left but directories and what other swaps have taken away. Take fails with
 // ErrOccupied if there is more.
@@ -249,11 +255,11 @@ func (s *Swap) inherit(f node.File, now, old node.Stat) error {
 	if !s.had || old.Type() != node.TypeFile {
 		return nil
 	}
-	if now.UID != old.UID || now.GID != old.GID {
-		if err := s.dir.Chown(s.tmp, int64(old.UID), int64(old.GID)); err != nil {
-			return err
-		}
+	kept, err := keepOwner(s.dir, s.tmp, now, old)
+	if err != nil {
+		return err
 	}
+	s.ownerLost = !kept
 	was, err := s.dir.OpenFile(s.base, node.O_RDONLY, 0)
 	if err != nil {
 		return err
@@ -261,6 +267,18 @@ func (s *Swap) inherit(f node.File, now, old node.Stat) error {
 	defer func() { _ = was.Close() }() // it was only read
 	_, err = copyFileXattrs(was, f, "")
 	return err
+}
+
+// keepOwner gives a new file the owner and group of an old one. If this process may not do that it gives the file at least the group; kept is false then.
+func keepOwner(dir node.Node, name string, now, old node.Stat) (kept bool, err error) {
+	if now.UID == old.UID && now.GID == old.GID {
+		return true, nil
+	}
+	err = dir.Chown(name, int64(old.UID), int64(old.GID))
+	if fserr.CodeOf(err) != fserr.EPERM {
+		return err == nil, err
+	}
+	return false, Ignoring(dir.Chown(name, -1, int64(old.GID)), fserr.EPERM)
 }
 
 // Take puts the new entry in place, or takes the old one away. It fails with ErrOccupied if the path is free and was not, or is not and was.

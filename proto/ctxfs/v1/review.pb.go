@@ -4067,7 +4067,9 @@ type AppliedFile struct {
 	// What it did.
 	Kind AppliedKind `protobuf:"varint,3,opt,name=kind,proto3,enum=ctxfs.v1.AppliedKind" json:"kind,omitempty"`
 	// Both sides had changed the file, and the changes of both are in it.
-	Merged        bool `protobuf:"varint,4,opt,name=merged,proto3" json:"merged,omitempty"`
+	Merged bool `protobuf:"varint,4,opt,name=merged,proto3" json:"merged,omitempty"`
+	// The file has another owner or group than the one that it replaced, since the server's user may not give files away. git does the same.
+	OwnerChanged  bool `protobuf:"varint,5,opt,name=owner_changed,json=ownerChanged,proto3" json:"owner_changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4126,6 +4128,13 @@ func (x *AppliedFile) GetKind() AppliedKind {
 func (x *AppliedFile) GetMerged() bool {
 	if x != nil {
 		return x.Merged
+	}
+	return false
+}
+
+func (x *AppliedFile) GetOwnerChanged() bool {
+	if x != nil {
+		return x.OwnerChanged
 	}
 	return false
 }
@@ -5339,12 +5348,13 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x05files\x18\x02 \x03(\v2\x15.ctxfs.v1.AppliedFileR\x05files\x12*\n" +
 	"\acommits\x18\x03 \x03(\v2\x10.ctxfs.v1.CommitR\acommits\x12,\n" +
 	"\bleft_out\x18\x04 \x03(\v2\x11.ctxfs.v1.LeftOutR\aleftOut\x12$\n" +
-	"\x0eleft_out_count\x18\x05 \x01(\x05R\fleftOutCount\"\x7f\n" +
+	"\x0eleft_out_count\x18\x05 \x01(\x05R\fleftOutCount\"\xa4\x01\n" +
 	"\vAppliedFile\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x12)\n" +
 	"\x04kind\x18\x03 \x01(\x0e2\x15.ctxfs.v1.AppliedKindR\x04kind\x12\x16\n" +
-	"\x06merged\x18\x04 \x01(\bR\x06merged\"\xac\x01\n" +
+	"\x06merged\x18\x04 \x01(\bR\x06merged\x12#\n" +
+	"\rowner_changed\x18\x05 \x01(\bR\fownerChanged\"\xac\x01\n" +
 	"\x12ListJournalRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +

@@ -116,6 +116,8 @@ export interface AppliedFile {
   kind?: AppliedKind;
   /** Both sides had changed the file, and the changes of both are in it. */
   merged?: boolean;
+  /** The file has another owner or group than the one that it replaced, since the server's user may not give files away. git does the same. */
+  ownerChanged?: boolean;
   /** The path, absolute in the context and relative to the workspace. */
   path?: string;
   /** Takes path's place when it is not UTF-8. */
