@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"path"
 	"slices"
 	"time"
 
@@ -144,8 +145,40 @@ func (s *Store) isMix(now, head, tail Version) (bool, error) {
 	}
 }
 
-// writeInPlace makes a path of a context what a step says.
+// writeInPlace makes a path of a context what a step says. Modes that the panel chose do not stop it: where a server without privileges may not write,
+// the file and the directory are made writable, and the directory gets its mode back.
 func (w *workspace) writeInPlace(s *step) error {
+	err := w.tryInPlace(s)
+	if fserr.CodeOf(err) != fserr.EACCES {
+		return err
+	}
+	lock, unlockErr := w.unlock(string(s.Path))
+	if unlockErr != nil {
+		return err
+	}
+	return errors.Join(w.tryInPlace(s), lock())
+}
+
+// unlock makes a path and the lowest directory above it that exists writable. lock gives the directory its mode back.
+func (w *workspace) unlock(p string) (lock func() error, err error) {
+	if st, err := w.root.Lstat(p); err == nil && st.Type() == rootfs.TypeFile {
+		if err := w.root.Chmod(p, st.Perm()|0o600); err != nil {
+			return nil, err
+		}
+	}
+	dir := path.Dir(p)
+	st, err := w.root.Lstat(dir)
+	for ; fserr.CodeOf(err) == fserr.ENOENT; st, err = w.root.Lstat(dir) {
+		dir = path.Dir(dir)
+	}
+	if err == nil {
+		err = w.root.Chmod(dir, st.Perm()|0o700)
+	}
+	return func() error { return w.root.Chmod(dir, st.Perm()) }, err
+}
+
+// tryInPlace is writeInPlace where modes permit it.
+func (w *workspace) tryInPlace(s *step) error {
 	p := string(s.Path)
 	switch {
 	case s.did() == Unchanged:

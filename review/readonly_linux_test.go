@@ -1,0 +1,54 @@
+package review
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestDiscardInReadOnlyDirectories runs as a user without privileges, whom modes bind.
+func TestDiscardInReadOnlyDirectories(t *testing.T) {
+	if os.Geteuid() == 0 {
+		unprivileged(t)
+		return
+	}
+	w := newWorld(t, files{"dir/edited": "1\n", "dir/deleted": "1\n", "dir/read-only": "1\n", "dir/mode": "1\n", "top": "1\n"})
+	remove(t, w.in(id), "dir/deleted")
+	write(t, w.in(id), files{"dir/edited": "2\n", "dir/read-only": "2\n", "dir/added": "2\n", "dir/sub/added": "2\n", "dir/link": "-> top"})
+	must(t, os.Chmod(w.in(id)+"/dir/read-only", 0o444))
+	must(t, os.Chmod(w.in(id)+"/dir/sub", 0o555))
+	must(t, os.Chmod(w.in(id)+"/dir", 0o555))
+	_, err := w.reviews.Discard(t.Context(), id, Selection{All: true}, "", "host")
+	must(t, err)
+	if l := w.changes(Query{}); len(l.Changes) != 0 {
+		t.Errorf("%d changes are left, the first of %s", len(l.Changes), l.Changes[0].Path)
+	}
+	st, err := os.Stat(w.in(id) + "/dir")
+	must(t, err)
+	if st.Mode().Perm() != 0o555 {
+		t.Errorf("the directory has mode %v", st.Mode())
+	}
+	must(t, os.Chmod(w.in(id)+"/dir", 0o755))
+}
+
+// unprivileged runs the test of this name as a user without privileges.
+func unprivileged(t *testing.T) {
+	t.Helper()
+	tmp, err := os.MkdirTemp("", "review-unprivileged-")
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(tmp)) })
+	binary := filepath.Join(tmp, "test")
+	self, err := os.ReadFile("/proc/self/exe")
+	must(t, errors.Join(err, os.WriteFile(binary, self, 0o755), os.Chmod(tmp, 0o777))) //nolint:gosec // another user runs it
+	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Dir, cmd.Env = tmp, []string{"TMPDIR=" + tmp, "HOME=" + tmp, "PATH=" + os.Getenv("PATH")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS") {
+		t.Fatalf("without privileges: %v\n%s", err, out)
+	}
+}
