@@ -11,7 +11,7 @@ import (
 )
 
 func (a *app) cpCommand() *cobra.Command {
-	var o client.CopyOptions
+	o := client.CopyOptions{VerbatimSymlinks: true} // as cp(1); Node's cp, which the call follows, makes relative links absolute
 	cmd := &cobra.Command{
 		Use: "cp FROM TO", Short: "Copy within the context", Args: usage(cobra.ExactArgs(2)),
 		RunE: a.withFS(func(f *client.FS, args []string) error {

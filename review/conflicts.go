@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/git"
 )
@@ -118,8 +119,13 @@ func (r *Reviews) checkResolved(id string, steps []step) error {
 }
 
 // planRebase plans the steps of a Rebase, and does with conflicts what the caller asked for.
-func (w *workspace) planRebase(ctx context.Context, steps []step, how OnConflict) error {
-	left, err := w.planSettled(ctx, steps, "rebase", func(s *step, kind ConflictKind) (bool, error) {
+func (w *workspace) planRebase(ctx context.Context, e *Entry, how OnConflict) error {
+	if how == TakeWorkspace {
+		if err := w.clear(ctx, e); err != nil {
+			return err
+		}
+	}
+	left, err := w.planSettled(ctx, e.Steps, "rebase", func(s *step, kind ConflictKind) (bool, error) {
 		if how == RefuseConflicts {
 			return false, nil
 		}
@@ -131,6 +137,51 @@ func (w *workspace) planRebase(ctx context.Context, steps []step, how OnConflict
 	refused := conflicting("nothing was done: the context and the workspace changed these files", left)
 	refused.Hint = "'ctxfs rebase --on-conflict' records them, or decides for one side"
 	return refused
+}
+
+// clear adds steps to an entry that remove what stands where its steps make files: the files of a directory, or a file where a directory is needed.
+func (w *workspace) clear(ctx context.Context, e *Entry) error {
+	conflicts, err := w.plan(ctx, e.Steps, false)
+	if err != nil {
+		return err
+	}
+	known := map[Path]int{}
+	for i, s := range e.Steps {
+		known[s.Path] = i
+	}
+	remove := func(p Path) error {
+		now, _, err := w.store.keep(w.root, p)
+		if err != nil {
+			return fserr.Wrap(err, "rebase", "/"+string(p), "")
+		}
+		if i, ok := known[p]; ok {
+			e.Steps[i].from = now // what the context made of it goes as well
+			return nil
+		}
+		known[p] = len(e.Steps)
+		e.Steps = append(e.Steps, step{Path: p, from: now, Apart: true})
+		return nil
+	}
+	for _, c := range conflicts {
+		s := e.Steps[known[c.Path]]
+		if !s.to.Exists() {
+			continue
+		}
+		if p, is := w.inTheWay(c.Path); is {
+			err = remove(p)
+		} else if s.Before.Type == rootfs.TypeDirectory {
+			err = w.root.Walk(ctx, "/"+string(c.Path), tree.WalkOptions{}, func(rel string, f rootfs.Entry, err error) error {
+				if err == nil && f.Type != rootfs.TypeDirectory {
+					err = remove(c.Path + "/" + Path(rel))
+				}
+				return err
+			})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // planSettled plans steps that bring something into a context. settle completes a step that conflicts, and returns false if it cannot. op is for
@@ -189,8 +240,6 @@ func (w *workspace) settleConflict(ctx context.Context, s *step, kind ConflictKi
 			s.Unresolved.Marked = s.After.Hash
 		}
 		return true, err
-	case how == TakeWorkspace && kind == ConflictDirectoryInTheWay:
-		return false, nil
 	case kind == ConflictContent && s.WasUnresolved == nil:
 		return true, w.favour(ctx, s, how)
 	case how == TakeWorkspace:
@@ -289,9 +338,8 @@ func (r *Reviews) Resolve(ctx context.Context, id string, p Path, to Resolution,
 	}
 	e := &Entry{Kind: EntryResolve, Context: id, Actor: actor, InContext: true, MovesBase: true}
 	err = r.exchange(ctx, e, false, func(w *workspace) error {
-		s := step{Path: p, BaseBefore: u.Base, BaseAfter: u.Workspace, WasUnresolved: u}
-		e.Steps = []step{s}
-		return w.planResolve(ctx, e.Steps, to)
+		e.Steps = []step{{Path: p, BaseBefore: u.Base, BaseAfter: u.Workspace, WasUnresolved: u}}
+		return w.planResolve(ctx, e, to)
 	})
 	if err != nil {
 		return nil, err
@@ -301,8 +349,8 @@ func (r *Reviews) Resolve(ctx context.Context, id string, p Path, to Resolution,
 }
 
 // planResolve plans the step that resolves a conflict.
-func (w *workspace) planResolve(ctx context.Context, steps []step, to Resolution) error {
-	s := &steps[0]
+func (w *workspace) planResolve(ctx context.Context, e *Entry, to Resolution) error {
+	s := &e.Steps[0]
 	now, _, err := w.store.keep(w.root, s.Path)
 	if err != nil {
 		return fserr.Wrap(err, "resolve", "/"+string(s.Path), "")
@@ -332,17 +380,19 @@ func (w *workspace) planResolve(ctx context.Context, steps []step, to Resolution
 	default:
 		return &fserr.Error{Code: fserr.EINVAL, Detail: "unknown resolution"}
 	}
-	if now.Type == rootfs.TypeDirectory && s.to.Exists() {
-		return conflicting("nothing was done: a directory of the context stands at the path", []Conflict{{s.Path, ConflictDirectoryInTheWay}})
-	}
 	if now.Type == rootfs.TypeDirectory {
-		s.from = Version{} // there is no file, and the step makes none
-		s.Before, s.After = s.from, s.to
+		s.from = Version{} // there is no file
+	}
+	if now.Type == rootfs.TypeDirectory && !s.to.Exists() {
+		s.Before, s.After = s.from, s.to // and the step makes none
 		return nil
 	}
-	conflicts, err := w.plan(ctx, steps, false)
+	if err := w.clear(ctx, e); err != nil {
+		return err
+	}
+	conflicts, err := w.plan(ctx, e.Steps, false)
 	if err == nil && len(conflicts) > 0 {
-		err = conflicting("nothing was done: the context changed the file, or a file stands where its directory would be", conflicts)
+		err = conflicting("nothing was done: the context changed the file", conflicts)
 	}
 	return err
 }

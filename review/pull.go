@@ -400,6 +400,9 @@ func (w *workspace) settlePull(ctx context.Context, s *step, kind ConflictKind, 
 	case PullKeepsOurs:
 		return w.settleConflict(ctx, s, kind, KeepContext)
 	case PullTakesTheirs:
+		if _, is := w.inTheWay(s.Path); kind == ConflictDirectoryInTheWay || is && s.to.Exists() {
+			return false, nil // what stands in the way stays
+		}
 		return w.settleConflict(ctx, s, kind, TakeWorkspace)
 	}
 	return false, nil

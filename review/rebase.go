@@ -68,7 +68,7 @@ func (r *Reviews) Rebase(ctx context.Context, req RebaseRequest) (*Rebased, erro
 	}
 	err = r.exchange(ctx, out.Entry, req.DryRun, func(w *workspace) error {
 		out.Steps = slices.Clone(moved)
-		return w.planRebase(ctx, out.Steps, req.OnConflict)
+		return w.planRebase(ctx, out.Entry, req.OnConflict)
 	})
 	if err != nil {
 		return nil, err

@@ -368,7 +368,7 @@ func TestResolveWithContentOfAFileThatChanged(t *testing.T) {
 	same(t, "the context", read(t, w.in(id)), files{"a": "both\n"})
 }
 
-// A directory of the context stays, with what the agent has in it.
+// A directory of the context stays, with what the agent has in it, unless a caller takes the workspace's side (TestRebaseOverWhatIsInTheWay).
 func TestRebaseKeepsDirectoriesOfTheContext(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, files{"a": "a\n", "dir/x": "x\n"})
@@ -377,18 +377,14 @@ func TestRebaseKeepsDirectoriesOfTheContext(t *testing.T) {
 	remove(t, w.in("workspace"), "dir/x")
 	write(t, w.in("workspace"), files{"dir": "a file\n"})
 	before := read(t, w.in(id))
-	for _, how := range []OnConflict{RefuseConflicts, TakeWorkspace} {
-		_, err := w.tryRebase(RebaseRequest{OnConflict: how})
-		if c := wantReason(t, err, Conflicting).Conflicts; len(c) != 2 || c[0] != (Conflict{"dir", ConflictDirectoryInTheWay}) || c[1] != (Conflict{"new", ConflictDirectoryInTheWay}) {
-			t.Errorf("with %v the conflicts are %v", how, c)
-		}
-		same(t, "the context", read(t, w.in(id)), before)
+	_, err := w.tryRebase(RebaseRequest{})
+	if c := wantReason(t, err, Conflicting).Conflicts; len(c) != 2 || c[0] != (Conflict{"dir", ConflictDirectoryInTheWay}) || c[1] != (Conflict{"new", ConflictDirectoryInTheWay}) {
+		t.Errorf("the conflicts are %v", c)
 	}
+	same(t, "the context", read(t, w.in(id)), before)
 	w.rebase(RebaseRequest{OnConflict: RecordConflicts})
 	delete(before, "dir/x")
 	same(t, "the context, with conflicts recorded", read(t, w.in(id)), before)
-	_, err := w.reviews.Resolve(t.Context(), id, "new", Resolution{Side: SideWorkspace}, "host")
-	wantReason(t, err, Conflicting)
 	_, err = w.reviews.Resolve(t.Context(), id, "new", Resolution{Side: SideContext}, "host")
 	must(t, err)
 }

@@ -2886,7 +2886,8 @@ export interface NetworkRules {
  * - ON_CONFLICT_KEEP_CONTEXT: The context's lines win where both sides changed the same lines. A file that is no text, or that one side removed, stays what it is in
  * the context.
  * - ON_CONFLICT_TAKE_WORKSPACE: The workspace's lines win where both sides changed the same lines. A file that is no text, or that one side removed, becomes what it is
- * in the workspace. A directory of the context is not removed: that conflict makes Rebase fail with CONFLICT.
+ * in the workspace. Where a directory of the context stands in the way of a file, or a file in the way of a directory, its files are removed; Undo brings
+ * them back.
  */
 export type OnConflict =
   | "ON_CONFLICT_UNSPECIFIED"
