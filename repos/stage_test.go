@@ -11,6 +11,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/review"
 )
@@ -342,6 +344,99 @@ func TestStageTakesIgnoredFilesOnlyIfNamed(t *testing.T) {
 				t.Errorf("the commit has %v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+// What is seeded, listed and staged agrees with git: patterns that exclude everything but some names, and those of the repository itself.
+func TestSeedingReviewAndStageIgnoreTheSame(t *testing.T) {
+	for name, c := range map[string]struct {
+		patterns, file string
+		taken          []review.Path
+	}{
+		"a whitelist":      {"*\n!*/\n!*.c\n", ".gitignore", []review.Path{"app/a.c", "app/d/b.c"}},
+		"a negated class":  {"[!a]*\n!*/\n", ".gitignore", []review.Path{"app/a.c"}},
+		"everything below": {"/d/**\n/password\n", ".gitignore", []review.Path{"app/a.c"}},
+		"a mark at first":  {"\xef\xbb\xbfpassword\n", ".gitignore", []review.Path{"app/a.c", "app/d/b.c", "app/d/secret"}},
+		"info/exclude":     {"password\nd/secret\n", ".git/info/exclude", []review.Path{"app/a.c", "app/d/b.c"}},
+		"excludesFile":     {"password\nsecret\n", "mine", []review.Path{"app/a.c", "app/d/b.c"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.Repo("app", "f=1\n")
+			w.Git("app", nil, "config", "core.excludesFile", w.In("app/mine"))
+			w.Write("app/"+c.file, c.patterns)
+			w.seed("app")
+			files := map[string]string{"app/password": "p\n", "app/a.c": "a\n", "app/d/secret": "s\n", "app/d/b.c": "b\n"}
+			w.edit(files)
+			var listed, staged, seeded []review.Path
+			l, err := w.reviews.Changes(t.Context(), review.Query{Context: ctxID, Ignored: true})
+			must(t, err)
+			for _, c := range l.Changes {
+				if !c.Ignored {
+					listed = append(listed, c.Path)
+				}
+			}
+			must(t, l.Close())
+			for _, f := range w.mustStage(StageRequest{}).Files {
+				staged = append(staged, f.Path)
+			}
+			w.Write("app/.contextignore", c.patterns)
+			for p, text := range files {
+				w.Write(p, text)
+			}
+			root, err := rootfs.Open(w.Dir, rootfs.Options{})
+			must(t, err)
+			defer func() { must(t, root.Close()) }()
+			scan, err := seed.Walk(t.Context(), seed.Source{Root: root, Dir: w.Dir}, seed.Options{}, nil)
+			must(t, err)
+			for _, e := range scan.Entries {
+				if _, ours := files[e.Path]; ours {
+					seeded = append(seeded, review.Path(e.Path))
+				}
+			}
+			for what, got := range map[string][]review.Path{"listed as not ignored": listed, "staged": staged, "seeded": seeded} {
+				if !slices.Equal(got, c.taken) {
+					t.Errorf("%q are %s, want %q", got, what, c.taken)
+				}
+			}
+			for p := range files {
+				ignored := strings.HasPrefix(w.Git("app", nil, "status", "--porcelain", "--ignored=matching", "--untracked-files=all", "--", strings.TrimPrefix(p, "app/")), "!!")
+				if taken := slices.Contains(c.taken, review.Path(p)); ignored == taken {
+					t.Errorf("for git, it is %v that %q is ignored", ignored, p)
+				}
+			}
+		})
+	}
+}
+
+// A file of patterns that is too large is no reason to commit what it excludes.
+func TestStageFailsIfAnIgnoreFileCannotBeRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Repo("app", "f=1\n")
+	w.Write("app/.gitignore", strings.Repeat("#\n", 1<<19)+"password\n")
+	w.seed("app")
+	w.edit(map[string]string{"app/password": "p\n", "app/f": "2\n"})
+	if s, err := w.stage(StageRequest{}); fserr.CodeOf(err) != fserr.EFBIG || !strings.Contains(err.Error(), "/app/.gitignore") {
+		t.Errorf("staged %+v: %v", s, err)
+	}
+	if l, err := w.reviews.Changes(t.Context(), review.Query{Context: ctxID}); fserr.CodeOf(err) != fserr.EFBIG {
+		t.Errorf("listed %+v: %v", l, err)
+	}
+}
+
+// Ignored files that are named by a folder that is ignored itself are staged, also if the folder has files of a commit.
+func TestStageOfAnIgnoredFolderWithTrackedFiles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Repo("app", "build/tracked=1\n", ".gitignore=build/\n")
+	w.seed("app")
+	w.edit(map[string]string{"app/build/tracked": "2\n", "app/build/new": "n\n"})
+	for folder, want := range map[review.Path]int{"app/build": 2, "app": 1} {
+		if s := w.mustStage(StageRequest{Files: []review.Path{folder}}); len(s.Files) != want {
+			t.Errorf("of %s %d files were staged, want %d: %+v", folder, len(s.Files), want, s.Files)
+		}
 	}
 }
 

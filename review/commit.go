@@ -155,9 +155,9 @@ func (d *drafts) close() {
 }
 
 // source is the workspace as git reads it.
-func (r *Reviews) source() (git.FS, error) {
+func (r *Reviews) source() (seed.Source, error) {
 	dir, err := filepath.EvalSymlinks(r.cfg.Workspace)
-	return seed.Source{Root: r.ws.root, Dir: dir, Avoid: string(r.cfg.ContextsDir)}.GitFS(), err
+	return seed.Source{Root: r.ws.root, Dir: dir, Avoid: string(r.cfg.ContextsDir)}, err
 }
 
 func (r *Reviews) repository(p Path) (*git.Local, error) {
@@ -165,7 +165,7 @@ func (r *Reviews) repository(p Path) (*git.Local, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.git.Open(src, path.Join(".", string(p)), path.Join("/", string(p)))
+	return r.git.Open(src.GitFS(), path.Join(".", string(p)), path.Join("/", string(p)))
 }
 
 // repositoryOf returns the innermost repository of the workspace that a path lies in. No link is followed.

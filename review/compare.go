@@ -50,8 +50,8 @@ type comparison struct {
 	// known has a mark for each entry of the layer's manifest that was found equal before. learned says that the comparison added one.
 	known   seed.Marks
 	learned bool
-	// ignored reports whether the workspace's ignore files exclude a path; nil means that trees are listed file by file.
-	ignored func(p Path, isDir bool) bool
+	// ignored reports whether the workspace's ignore files exclude a directory; nil means that trees are listed file by file.
+	ignored func(dir Path) (bool, error)
 
 	begun time.Time
 	// directories are those of the tree that were looked at, above what is compared.
@@ -355,8 +355,11 @@ func (c *comparison) unsee(e entry) {
 
 // directory skips one that is new and ignored, as one difference.
 func (c *comparison) directory(ctx context.Context, p Path) error {
-	if c.ignored == nil || c.base.hasDir(p) || !c.isIgnored(p) {
+	if c.ignored == nil || c.base.hasDir(p) {
 		return nil
+	}
+	if ignored, err := c.isIgnored(p); err != nil || !ignored {
+		return err
 	}
 	size := &TreeSize{}
 	err := c.root.Walk(ctx, "/"+string(p), tree.WalkOptions{Stats: true}, func(_ string, e rootfs.Entry, walkErr error) error {
@@ -373,10 +376,10 @@ func (c *comparison) directory(ctx context.Context, p Path) error {
 	return tree.SkipDir
 }
 
-func (c *comparison) isIgnored(dir Path) bool {
+func (c *comparison) isIgnored(dir Path) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.ignored(dir, true)
+	return c.ignored(dir)
 }
 
 // contextsDir and stateDir are the names of the directory of contexts and of the server's state. They are barred wherever they stand.

@@ -27,7 +27,10 @@ func (r *Reviews) Repositories(ctx context.Context, id string) ([]seed.Repositor
 }
 
 // Source returns the workspace as git reads it.
-func (r *Reviews) Source() (git.FS, error) { return r.source() }
+func (r *Reviews) Source() (git.FS, error) {
+	src, err := r.source()
+	return src.GitFS(), err
+}
 
 // RepositoryOf returns the innermost repository of the workspace that a path lies in now. No link is followed.
 func (r *Reviews) RepositoryOf(p Path) (repo Path, ok bool) { return r.ws.repositoryOf(p) }
@@ -98,10 +101,13 @@ func (r *Reviews) Pick(ctx context.Context, req PickRequest) (out Picked, err er
 
 // pick chooses among the changes of a list, while the context is frozen.
 func (r *Reviews) pick(ctx context.Context, req PickRequest, root rootfs.Root, l *List) (chosen []*choice, err error) {
-	ignores := r.ignores()
+	ignores, err := r.ignores(ctx)
+	if err != nil {
+		return nil, err
+	}
 	named := func(c *Change) bool {
 		return slices.ContainsFunc(req.Files, func(f Path) bool {
-			return isWithin(c.Path, f) && (c.Path == f || ignores.ReasonAnywhere(string(f)) != "")
+			return isWithin(c.Path, f) && (c.Path == f || ignores.ReasonAnywhere(string(f), true) != "")
 		})
 	}
 	var within []Path // what is named in directories that are one difference
@@ -121,6 +127,9 @@ func (r *Reviews) pick(ctx context.Context, req PickRequest, root rootfs.Root, l
 		default:
 			chosen = append(chosen, &choice{Change: c})
 		}
+	}
+	if err := ignores.Err(); err != nil {
+		return nil, err
 	}
 	if len(within) > 0 {
 		diffs, err := (&comparison{base: l.base, root: root}).compare(ctx, within...)

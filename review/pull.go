@@ -204,12 +204,12 @@ func (r *Reviews) Excluded(ctx context.Context, id string) (func(p Path) string,
 	if err != nil {
 		return nil, err
 	}
-	ignores := seed.NewIgnores(r.ws.root, r.cfg.Exclude, seed.IgnoreFile)
+	ignores := seed.NewIgnores(r.ws.root, r.cfg.Exclude)
 	return func(p Path) string {
 		if o.Manifest != nil && !o.Manifest.Scope.Has(string(p)) {
 			return "what the context was seeded from"
 		}
-		return ignores.ReasonAnywhere(string(p))
+		return ignores.ReasonAnywhere(string(p), false)
 	}, nil
 }
 

@@ -398,8 +398,11 @@ func (r *Reviews) compare(ctx context.Context, q Query, o Origin, b *base, root 
 		o.Changed = nil
 	}
 	if !q.Ignored {
-		ignores := r.ignores()
-		c.ignored = func(p Path, isDir bool) bool { return ignores.Reason(string(p), isDir) != "" }
+		ignores, err := r.ignores(ctx)
+		if err != nil {
+			return nil, err
+		}
+		c.ignored = func(dir Path) (bool, error) { return ignores.Reason(string(dir), true) != "", ignores.Err() }
 	}
 	scope := q.scope()
 	if o.Changed != nil {
@@ -441,15 +444,27 @@ func within(paths, scopes []Path) []Path {
 	return out
 }
 
+// ignores says what the workspace's ignore files exclude, those of git included.
+func (r *Reviews) ignores(ctx context.Context) (*seed.Ignores, error) {
+	src, err := r.source()
+	return seed.NewGitIgnores(ctx, src, r.cfg.Exclude), err
+}
+
 func (r *Reviews) describeAll(ctx context.Context, diffs []Difference, b *base, root rootfs.Root) ([]*Change, error) {
-	ignores := r.ignores()
+	ignores, err := r.ignores(ctx)
+	if err != nil {
+		return nil, err
+	}
 	ignored := make([]bool, len(diffs))
 	for i, d := range diffs {
-		ignored[i] = d.Before == Version{} && ignores.ReasonAnywhere(string(d.Path)) != ""
+		ignored[i] = d.Before == Version{} && ignores.ReasonAnywhere(string(d.Path), false) != ""
+	}
+	if err := ignores.Err(); err != nil {
+		return nil, err
 	}
 	var texts memory
 	out := make([]*Change, len(diffs))
-	err := inParallel(ctx, len(diffs), func(i int) (err error) {
+	err = inParallel(ctx, len(diffs), func(i int) (err error) {
 		d := diffs[i]
 		out[i], err = describe(d, func() (io.ReadCloser, error) { return b.open(b.lookup(d.Path)) }, openerIn(root, d), ignored[i])
 		if err != nil {

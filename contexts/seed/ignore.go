@@ -1,20 +1,26 @@
 package seed
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"path"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
-
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/git"
+	"github.com/ctxfs/ctxfs/internal/gitignore"
 )
 
 // IgnoreFile is the name of the file whose gitignore patterns leave things out,
 // in the workspace itself and in any folder that is copied.
 const IgnoreFile = ".contextignore"
 
-// maxIgnoreFile bounds what is read of an ignore file, in bytes.
+// gitIgnoreFile is git's.
+const gitIgnoreFile = ".gitignore"
+
+// maxIgnoreFile bounds an ignore file, in bytes. A larger one is an error: its part would leave out less than the whole.
 const maxIgnoreFile = 1 << 20
 
 // alwaysExcluded are left out at any depth.
@@ -22,107 +28,206 @@ var alwaysExcluded = map[string]bool{
 	".git": true, "node_modules": true, ".cache": true, ".databases": true, ".contexts": true,
 }
 
-// Ignores holds the patterns that apply in each directory of a tree. It is for one goroutine.
+// Ignores says which paths of a workspace its ignore files leave out. It is for one goroutine.
+//
+// An ignore file that cannot be read leaves out all that lies beside and below it, and Err returns the error: what the file would leave out
+// may be a secret.
 type Ignores struct {
 	root    rootfs.Root
-	exclude gitignore.Matcher
-	files   []string
+	exclude *gitignore.Patterns
+	// seeding are the patterns of IgnoreFile, which apply to the whole workspace. git are those of git, nil if they do not count. The two do
+	// not override one another.
+	seeding, git *ignoring
+	// excludes reads what git has beside its .gitignore files.
+	excludes func(repo string) (git.Excludes, error)
+	err      error
+}
+
+// ignoring is the patterns of the files of one name.
+type ignoring struct {
+	file string
 	// levels has an entry for each directory that was entered; it is its parent's when it has no file of its own.
 	levels map[string]*level
 }
 
+// level is the patterns of one directory and, by above, of those above it.
 type level struct {
-	patterns []gitignore.Pattern
-	matcher  gitignore.Matcher
+	above    *level
+	patterns *gitignore.Patterns
+	foldCase bool
+	// unreadable says that the directory has patterns that could not be read.
+	unreadable bool
 }
 
-// NewIgnores returns the patterns of a tree: exclude, which hold at any depth, and those in files of these names in any directory.
-func NewIgnores(root rootfs.Root, exclude []string, files ...string) *Ignores {
-	return &Ignores{root: root, exclude: gitignore.NewMatcher(parsePatterns(exclude, nil)), files: files, levels: map[string]*level{}}
+// NewIgnores returns what leaves files out of contexts: exclude, whose patterns apply at any depth, and the files IgnoreFile.
+func NewIgnores(root rootfs.Root, exclude []string) *Ignores {
+	return &Ignores{
+		root: root, exclude: gitignore.Parse([]byte(strings.Join(exclude, "\n")), "", false),
+		seeding: &ignoring{file: IgnoreFile, levels: map[string]*level{}},
+	}
 }
 
-func parsePatterns(lines, domain []string) []gitignore.Pattern {
-	var out []gitignore.Pattern
-	for _, line := range lines {
-		line = strings.TrimSuffix(line, "\r")
-		if strings.HasPrefix(line, "#") || strings.TrimSpace(line) == "" {
+// NewGitIgnores adds what git ignores: by .gitignore files, and in each repository by info/exclude and core.excludesFile (see
+// git.ReadExcludes). Patterns do not apply in a repository below their own. Outside of repositories .gitignore files apply as in one.
+func NewGitIgnores(ctx context.Context, src Source, exclude []string) *Ignores {
+	g := NewIgnores(src.Root, exclude)
+	g.git = &ignoring{file: gitIgnoreFile, levels: map[string]*level{}}
+	g.excludes = func(repo string) (git.Excludes, error) { return git.ReadExcludes(ctx, src.path(repo), maxIgnoreFile) }
+	return g
+}
+
+// Err returns the first error of reading an ignore file.
+func (g *Ignores) Err() error { return g.err }
+
+// ReasonAnywhere returns why p or a directory above it is left out, "" when none is. The workspace itself ("") is not left out.
+func (g *Ignores) ReasonAnywhere(p string, isDir bool) string {
+	if p == "" {
+		return ""
+	}
+	byGit := ""
+	for i := range p + "/" {
+		if i < len(p) && p[i] != '/' {
 			continue
 		}
-		out = append(out, gitignore.ParsePattern(line, domain))
-	}
-	return out
-}
-
-// enter returns the patterns of dir, reading its ignore file the first time.
-func (g *Ignores) enter(dir string) *level {
-	if l, ok := g.levels[dir]; ok {
-		return l
-	}
-	parent := &level{}
-	if dir != "." {
-		parent = g.enter(path.Dir(dir))
-	}
-	l := parent
-	var own []gitignore.Pattern
-	for _, name := range g.files {
-		own = append(own, parsePatterns(g.read(path.Join(dir, name)), domainOf(dir))...)
-	}
-	if len(own) > 0 {
-		l = &level{patterns: append(append([]gitignore.Pattern(nil), parent.patterns...), own...)}
-		l.matcher = gitignore.NewMatcher(l.patterns)
-	}
-	g.levels[dir] = l
-	return l
-}
-
-func domainOf(dir string) []string {
-	if dir == "." {
-		return nil
-	}
-	return strings.Split(dir, "/")
-}
-
-// read returns an ignore file's lines; one that cannot be read says nothing.
-func (g *Ignores) read(name string) []string {
-	f, st, err := g.root.OpenNoFollow(name, rootfs.O_RDONLY)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = f.Close() }()
-	if st.IsDir() {
-		return nil
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxIgnoreFile))
-	if err != nil {
-		return nil
-	}
-	return strings.Split(string(data), "\n")
-}
-
-// ReasonAnywhere returns why p or a directory above it is left out, "" when none is.
-func (g *Ignores) ReasonAnywhere(p string) string {
-	for i, c := range p {
-		if c == '/' {
-			if reason := g.Reason(p[:i], true); reason != "" {
-				return reason
-			}
+		at, isDir := p[:i], isDir || i < len(p)
+		if reason := g.seedingReason(at, isDir); reason != "" {
+			return reason
+		}
+		switch {
+		case g.git == nil:
+		case isDir && isRepository(g.root, at):
+			byGit = ""
+		case byGit == "": // git includes nothing below what it ignores
+			byGit = g.reason(g.git, at, isDir)
 		}
 	}
-	return g.Reason(p, false)
+	return byGit
 }
 
 // Reason returns why p is left out, "" when it is not. The directories above it are not left out.
 func (g *Ignores) Reason(p string, isDir bool) string {
-	base := path.Base(p)
-	if alwaysExcluded[base] {
-		return base
+	reason := g.seedingReason(p, isDir)
+	if reason == "" && g.git != nil {
+		if reason = g.reason(g.git, p, isDir); reason != "" && isDir && isRepository(g.root, p) {
+			return ""
+		}
 	}
-	parts := strings.Split(p, "/")
-	if g.exclude.Match(parts, isDir) {
+	return reason
+}
+
+// seedingReason is Reason without git's patterns.
+func (g *Ignores) seedingReason(p string, isDir bool) string {
+	base := path.Base(p)
+	switch {
+	case alwaysExcluded[base]:
+		return base
+	case g.exclude.Match(p, isDir) == gitignore.Excluded:
 		return "--seed-exclude"
 	}
-	if l := g.enter(path.Dir(p)); l.matcher != nil && l.matcher.Match(parts, isDir) {
-		return g.files[0]
+	return g.reason(g.seeding, p, isDir)
+}
+
+// reason asks the levels from that of p's directory up. The first that is not silent decides.
+func (g *Ignores) reason(by *ignoring, p string, isDir bool) string {
+	for l := g.enter(by, path.Dir(p)); l != nil; l = l.above {
+		if l.unreadable {
+			return by.file
+		}
+		switch l.patterns.Match(p, isDir) {
+		case gitignore.Excluded:
+			return by.file
+		case gitignore.Included:
+			return ""
+		}
 	}
 	return ""
+}
+
+// enter returns the patterns that apply in dir, nil for none. It reads its ignore file the first time.
+func (g *Ignores) enter(by *ignoring, dir string) *level {
+	if l, ok := by.levels[dir]; ok {
+		return l
+	}
+	var l *level
+	var err error
+	switch {
+	case by == g.git && isRepository(g.root, dir):
+		l, err = g.repository(dir)
+	case dir != ".":
+		l = g.enter(by, path.Dir(dir))
+	}
+	foldCase := l != nil && l.foldCase
+	var text []byte
+	if err == nil {
+		text, err = g.read(dir, by.file)
+	}
+	if err != nil && g.err == nil {
+		g.err = err
+	}
+	in := dir
+	if dir == "." {
+		in = ""
+	}
+	if own := gitignore.Parse(text, in, foldCase); !own.IsEmpty() || err != nil {
+		l = &level{above: l, patterns: own, foldCase: foldCase, unreadable: err != nil}
+	}
+	by.levels[dir] = l
+	return l
+}
+
+// repository returns what git ignores in a repository by other files than .gitignore.
+func (g *Ignores) repository(dir string) (l *level, err error) {
+	excludes, err := g.excludes(dir)
+	if err != nil {
+		return nil, fserr.Wrap(err, "read", "/"+dir, "")
+	}
+	if dir == "." {
+		dir = ""
+	}
+	l = &level{patterns: gitignore.Parse(nil, "", false), foldCase: excludes.IgnoreCase}
+	for _, text := range excludes.Texts {
+		l = &level{above: l, patterns: gitignore.Parse(text, dir, excludes.IgnoreCase), foldCase: excludes.IgnoreCase}
+	}
+	return l, nil
+}
+
+// read returns the text of an ignore file, "" if there is none. A directory is none. Git follows no link in the place of a .gitignore, so
+// neither does read; a link in the place of an IgnoreFile is an error. Nothing is read below a link.
+func (g *Ignores) read(dir, file string) ([]byte, error) {
+	name := path.Join(dir, file)
+	f, st, err := g.root.OpenNoFollow(name, rootfs.O_RDONLY)
+	code := fserr.CodeOf(err)
+	switch {
+	case code == fserr.ENOENT, code == fserr.ENOTDIR, code == fserr.ENAMETOOLONG, code == fserr.ELOOP && (file != IgnoreFile || !g.isReal(dir)):
+		return nil, nil
+	case code == fserr.ELOOP:
+		return nil, unreadable(name, code, "it is a symbolic link", err)
+	case err != nil:
+		return nil, unreadable(name, code, code.Text(), err)
+	}
+	defer func() { _ = f.Close() }()
+	if st.IsDir() {
+		return nil, nil
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxIgnoreFile+1))
+	switch {
+	case err != nil:
+		return nil, unreadable(name, fserr.CodeOf(err), fserr.CodeOf(err).Text(), err)
+	case len(text) > maxIgnoreFile:
+		return nil, unreadable(name, fserr.EFBIG, "it has more than "+Size(maxIgnoreFile), nil)
+	}
+	return text, nil
+}
+
+// isReal reports whether no link leads to a directory.
+func (g *Ignores) isReal(dir string) bool {
+	f, _, err := g.root.OpenNoFollow(dir, rootfs.O_RDONLY)
+	return err == nil && f.Close() == nil
+}
+
+func unreadable(name string, code fserr.Code, why string, err error) error {
+	return &fserr.Error{
+		Op: "read", Path: "/" + name, Code: code, Err: err, Detail: fmt.Sprintf("'/%s' of the workspace says what is left out, and cannot be read: %s", name, why),
+		Hint: "repair the file, or remove it",
+	}
 }

@@ -54,7 +54,7 @@ func Walk(ctx context.Context, src Source, opts Options, progress func(files, by
 		return nil, err
 	}
 	w := &walker{
-		ctx: ctx, src: src, opts: opts, progress: progress, ignores: NewIgnores(src.Root, opts.Exclude, IgnoreFile),
+		ctx: ctx, src: src, opts: opts, progress: progress, ignores: NewIgnores(src.Root, opts.Exclude),
 		lists: map[string]selected{}, dirs: map[string]*DirSize{}, skipped: map[string]*Skipped{}, seen: map[string]bool{},
 	}
 	todo, err := w.todo()
@@ -109,7 +109,11 @@ type walker struct {
 
 // unit takes a repository, the seed root or a folder of a scope.
 func (w *walker) unit(u string) error {
-	if reason := excludedAbove(w.ignores, u); reason != "" {
+	reason := excludedAbove(w.ignores, u)
+	if err := w.ignores.Err(); err != nil {
+		return err
+	}
+	if reason != "" {
 		w.skip(reason, true)
 		return nil
 	}
@@ -126,6 +130,9 @@ func (w *walker) unit(u string) error {
 	err := w.src.Root.Walk(w.ctx, u, tree.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, err error) error {
 		return w.visit(u, path.Join(u, rel), e, err)
 	})
+	if err := w.ignores.Err(); err != nil {
+		return err
+	}
 	if fserr.CodeOf(err) == fserr.EACCES && u != "." { // the unit itself
 		w.unreadable(u)
 		return nil
@@ -191,6 +198,9 @@ func (w *walker) visit(u, p string, e rootfs.Entry, walkErr error) error {
 	}
 	isDir := e.Type == rootfs.TypeDirectory
 	reason := w.reason(p, e)
+	if err := w.ignores.Err(); err != nil {
+		return err
+	}
 	if reason == "" && isDir && isRepository(w.src.Root, p) {
 		w.scan.Repos = append(w.scan.Repos, p)
 		if err := w.enterRepository(p); err != nil {

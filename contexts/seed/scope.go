@@ -100,7 +100,7 @@ func badFrom(from, why, hint string) error {
 // CheckFrom fails with EINVAL if a folder of a scope is not in the workspace, cannot be seeded, or is reached through a link. The error
 // lists what there is. A scope that was checked may still change.
 func CheckFrom(ctx context.Context, src Source, opts Options) error {
-	ignores := NewIgnores(src.Root, opts.Exclude, IgnoreFile)
+	ignores := NewIgnores(src.Root, opts.Exclude)
 	for _, f := range opts.Scope.From {
 		if src.Avoid != "" && coveredBy([]string{src.Avoid}, f) {
 			return badFrom(f, "it lies among the contexts", "name a repository or a folder of the workspace")
@@ -108,7 +108,11 @@ func CheckFrom(ctx context.Context, src Source, opts Options) error {
 		if err := checkFolder(ctx, src, f); err != nil {
 			return err
 		}
-		if reason := excludedAbove(ignores, f); reason != "" {
+		reason := excludedAbove(ignores, f)
+		if err := ignores.Err(); err != nil {
+			return err
+		}
+		if reason != "" {
 			return badFrom(f, reason+" leaves it out", "name another folder, or change "+reason)
 		}
 	}

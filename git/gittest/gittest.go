@@ -3,10 +3,12 @@
 package gittest
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
+	"io"
 	"io/fs"
 	"maps"
 	"net/http"
@@ -15,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -339,4 +342,62 @@ func (tr *Trap) LoseBlob() string {
 	}
 	tr.Write("r/.git/refs/heads/main", next+"\n")
 	return blob
+}
+
+// Ignoring is a "git check-ignore" that runs in a repository until Close. It reads info/exclude and core.excludesFile when it is
+// asked first, and .gitignore files when it is asked for a path below them.
+type Ignoring struct {
+	t   testing.TB
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+// CheckIgnore starts git in the repository dir with env, such as GIT_CONFIG_GLOBAL, added to an environment without a configuration.
+func CheckIgnore(t testing.TB, dir string, env ...string) *Ignoring {
+	t.Helper()
+	cmd := exec.Command("git", "-C", dir, "check-ignore", "--stdin", "-z", "-v", "-n", "--no-index")
+	cmd.Env = append(append(os.Environ(), "GIT_FLUSH=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1"), env...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return &Ignoring{t, cmd, in, bufio.NewReader(out)}
+}
+
+// Close ends git.
+func (g *Ignoring) Close() {
+	_ = g.in.Close()
+	_ = g.cmd.Wait() // it fails if no path was ignored
+}
+
+// Ignores reports which paths, relative to the repository, git ignores. Directories must exist.
+func (g *Ignoring) Ignores(paths ...string) []bool {
+	g.t.Helper()
+	var ignored []bool
+	for some := range slices.Chunk(paths, 100) { // so many fit into a pipe
+		// Without "./" a name that begins with ":" would be pathspec magic.
+		if _, err := io.WriteString(g.in, "./"+strings.Join(some, "\x00./")+"\x00"); err != nil {
+			g.t.Fatal(err)
+		}
+		for _, p := range some {
+			var said [4]string // the file, the line, the pattern and the path
+			for i := range said {
+				text, err := g.out.ReadString(0)
+				if err != nil {
+					g.t.Fatalf("git check-ignore %q: %v", p, err)
+				}
+				said[i] = strings.TrimSuffix(text, "\x00")
+			}
+			ignored = append(ignored, said[0] != "" && !strings.HasPrefix(said[2], "!"))
+		}
+	}
+	return ignored
 }

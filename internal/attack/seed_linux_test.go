@@ -29,7 +29,7 @@ func (w *world) put(name, content string, mode uint32) {
 func hostileWorkspace(w *world) {
 	for name, target := range map[string]string{
 		"leak": "../outside/target", "leaks": "../outside", "absolute": w.alias + "/outside", "up": "..", "git": ".git", "state": ".contexts/.ctxfs",
-		"dangling": "../outside/fresh", "src/chain": "../leaks", ".contextignore": "../outside/target", "nested/.git": "../../outside",
+		"dangling": "../outside/fresh", "src/chain": "../leaks", "nested/.git": "../../outside",
 		"nested/.gitignore": "../../outside/target", "proc": "/proc/self/root" + w.alias, "\xff": "../outside/target",
 	} {
 		w.must(os.MkdirAll(filepath.Dir(w.in("ws", name)), 0o755))
