@@ -28,6 +28,8 @@ type base struct {
 	sorted []Path
 	// elsewhere opens the content of an override that is not in store; nil means that all are.
 	elsewhere func(e entry) (io.ReadCloser, error)
+	// ignores is Reviews.ignores's.
+	ignores *seed.Ignores
 	// closers close what the base reads.
 	closers []func() error
 }

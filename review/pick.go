@@ -101,7 +101,7 @@ func (r *Reviews) Pick(ctx context.Context, req PickRequest) (out Picked, err er
 
 // pick chooses among the changes of a list, while the context is frozen.
 func (r *Reviews) pick(ctx context.Context, req PickRequest, root rootfs.Root, l *List) (chosen []*choice, err error) {
-	ignores, err := r.ignores(ctx)
+	ignores, err := r.ignores(ctx, l.base)
 	if err != nil {
 		return nil, err
 	}

@@ -398,7 +398,7 @@ func (r *Reviews) compare(ctx context.Context, q Query, o Origin, b *base, root 
 		o.Changed = nil
 	}
 	if !q.Ignored {
-		ignores, err := r.ignores(ctx)
+		ignores, err := r.ignores(ctx, b)
 		if err != nil {
 			return nil, err
 		}
@@ -444,14 +444,21 @@ func within(paths, scopes []Path) []Path {
 	return out
 }
 
-// ignores says what the workspace's ignore files exclude, those of git included.
-func (r *Reviews) ignores(ctx context.Context) (*seed.Ignores, error) {
-	src, err := r.source()
-	return seed.NewGitIgnores(ctx, src, r.cfg.Exclude), err
+// ignores says what the workspace's ignore files exclude, those of git included. All users of a base share it: to read a repository's
+// excludes starts git.
+func (r *Reviews) ignores(ctx context.Context, b *base) (*seed.Ignores, error) {
+	if b.ignores == nil {
+		src, err := r.source()
+		if err != nil {
+			return nil, err
+		}
+		b.ignores = seed.NewGitIgnores(ctx, src, r.cfg.Exclude)
+	}
+	return b.ignores, nil
 }
 
 func (r *Reviews) describeAll(ctx context.Context, diffs []Difference, b *base, root rootfs.Root) ([]*Change, error) {
-	ignores, err := r.ignores(ctx)
+	ignores, err := r.ignores(ctx, b)
 	if err != nil {
 		return nil, err
 	}

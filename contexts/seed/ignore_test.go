@@ -24,7 +24,6 @@ func repository(t *testing.T, names ...string) (*gittest.Workspace, Source) {
 	t.Helper()
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("XDG_CONFIG_HOME", "")
-	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 	src := source(t, names...)
 	dir, err := filepath.EvalSymlinks(src.Dir)
 	must(t, err)
