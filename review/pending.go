@@ -38,13 +38,19 @@ func (r *Reviews) Unapplied(ctx context.Context, id string) (err error) {
 	var paths []Path
 	err = r.cfg.Contexts.Frozen(ctx, id, func(root rootfs.Root) error {
 		diffs, err := r.compare(ctx, Query{Context: id}, origin, l.base, root)
-		ignored := r.ignores()
+		if err != nil {
+			return err
+		}
+		ignored, err := r.ignores(ctx, l.base)
+		if err != nil {
+			return err
+		}
 		for _, d := range diffs {
-			if d.Barred == "" && d.Tree == nil && (d.Before.Exists() || ignored.ReasonAnywhere(string(d.Path)) == "") {
+			if d.Barred == "" && d.Tree == nil && (d.Before.Exists() || ignored.ReasonAnywhere(string(d.Path), false) == "") {
 				paths = append(paths, "/"+d.Path)
 			}
 		}
-		return err
+		return ignored.Err()
 	})
 	if err == nil && len(paths) > 0 {
 		err = refuse(NotApplied, paths, fmt.Sprintf("context '%s' has changes that were not applied", id), "apply them, discard them, or set discard_changes")

@@ -43,7 +43,7 @@ func unprivileged(t *testing.T) {
 	t.Cleanup(func() { must(t, os.RemoveAll(tmp)) })
 	binary := filepath.Join(tmp, "test")
 	self, err := os.ReadFile("/proc/self/exe")
-	must(t, errors.Join(err, os.WriteFile(binary, self, 0o755), os.Chmod(tmp, 0o777))) //nolint:gosec // another user runs it
+	must(t, errors.Join(err, os.WriteFile(binary, self, 0o755), os.Chmod(tmp, 0o777)))
 	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Dir, cmd.Env = tmp, []string{"TMPDIR=" + tmp, "HOME=" + tmp, "PATH=" + os.Getenv("PATH")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}

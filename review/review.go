@@ -491,11 +491,6 @@ func (r *Reviews) describeAll(ctx context.Context, diffs []Difference, b *base, 
 	return out, nil
 }
 
-// ignores returns the patterns of the workspace that leave files out of seeding or of git.
-func (r *Reviews) ignores() *seed.Ignores {
-	return seed.NewIgnores(r.ws.root, r.cfg.Exclude, seed.IgnoreFile, ".gitignore")
-}
-
 // openerIn opens the later version of a difference in a tree.
 func openerIn(root rootfs.Root, d Difference) opener {
 	return func() (io.ReadCloser, error) {
