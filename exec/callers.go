@@ -60,10 +60,14 @@ func (p *Process) Connect() (leave func(detached bool)) {
 // abandon ends a process that its callers have left. It does not wait for the end.
 func (p *Process) abandon() {
 	select {
-	case p.kills <- kill{abandonGrace}:
+	case p.kills <- kill{abandonGrace, true}:
 	default: // another kill is under way
 	}
 }
 
-// abandonGrace is the time between SIGTERM and SIGKILL when the callers have left.
-const abandonGrace = 5 * time.Second
+const (
+	// breakTime is the default of Processes.breakTime.
+	breakTime = time.Second
+	// abandonGrace is the time between SIGTERM and SIGKILL when the callers have left.
+	abandonGrace = 5 * time.Second
+)

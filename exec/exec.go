@@ -109,6 +109,9 @@ type Processes struct {
 	// attachTime is how long a process with KillAlone waits for its first caller, reportTime how long the init of a shared
 	// sandbox has to report the start of a command: a command can stop it.
 	attachTime, reportTime time.Duration
+	// awayTime is how long a process waits for a blocking reader that is not connected. breakTime is the time between the end of the pipes and
+	// SIGTERM when the callers have left.
+	awayTime, breakTime time.Duration
 }
 
 // Open returns a table with the processes that cfg.Dir has from an engine that was killed. They have ended: see Adopt.
@@ -121,7 +124,7 @@ func Open(ctx context.Context, cfg Config) (*Processes, error) {
 	}
 	p := &Processes{
 		cfg: cfg, starter: newStarter(), active: map[contexts.ID]int{}, byID: map[string]*Process{},
-		attachTime: attachTime, reportTime: time.Minute,
+		attachTime: attachTime, reportTime: time.Minute, awayTime: awayTime, breakTime: breakTime,
 	}
 	p.names, p.requests = map[nameKey]struct{}{}, map[nameKey]*request{}
 	p.sandbox.user = cfg.User
@@ -186,6 +189,8 @@ type Command struct {
 	Identity
 	// KillAlone ends the process when its last caller leaves without Detach, and if none connects within attachTime.
 	KillAlone bool `json:",omitzero"`
+	// Awaited has the process wait for its first blocking reader, as KillAlone does. It does not count when commands are compared.
+	Awaited bool `json:"-"`
 	// Checkpoint records what the command changes.
 	Checkpoint bool `json:",omitzero"`
 	// DefaultWall is Limits.Wall if neither that nor the profile sets one.
@@ -398,6 +403,9 @@ func (t *Processes) launch(ctx context.Context, access *contexts.Access, cmd Com
 			p.discard()
 			return nil, err
 		}
+	}
+	if cmd.KillAlone || cmd.Awaited {
+		p.flow.expect([2]int64{}, t.attachTime)
 	}
 	if err := p.launch(ctx, access); err != nil {
 		p.discard()

@@ -196,7 +196,7 @@ func (s *site) result(p *Process) (exit Exit, stdout, stderr string) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), waitTime)
 	defer cancel()
 	var out [3]strings.Builder
-	err := p.Output(ctx, [2]int64{}, true, func(o Output) error {
+	err := p.Output(ctx, [2]int64{}, Watching, func(o Output) error {
 		out[o.Stream].Write(o.Data)
 		return nil
 	})
@@ -213,7 +213,7 @@ func (s *site) awaitOutput(p *Process, text string) {
 	defer cancel()
 	var out strings.Builder
 	found := errors.New("found")
-	err := p.Output(ctx, [2]int64{}, true, func(o Output) error {
+	err := p.Output(ctx, [2]int64{}, Watching, func(o Output) error {
 		out.Write(o.Data)
 		if strings.Contains(out.String(), text) {
 			return found

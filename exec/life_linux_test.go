@@ -149,7 +149,7 @@ func TestFullDiskKeepsWhatWasWritten(t *testing.T) {
 	s := newSiteWith(t, "copy", func(_ *contexts.Config, c *Config) { c.Dir = filepath.Join(disk, "exec") })
 	p := s.start("i=0; while [ $i -lt 40 ]; do i=$((i+1)); head -c 50000 /dev/zero; done; exit 3")
 	var got, dropped int64
-	err := p.Output(t.Context(), [2]int64{}, true, func(o Output) error {
+	err := p.Output(t.Context(), [2]int64{}, Watching, func(o Output) error {
 		got, dropped = got+int64(len(o.Data)), dropped+o.Dropped
 		return nil
 	})
@@ -201,7 +201,7 @@ func TestOutputFloodIsBounded(t *testing.T) { // not beside other tests: it coun
 	}
 	var got, dropped int64
 	var begin, end string
-	err = p.Output(t.Context(), [2]int64{}, true, func(o Output) error {
+	err = p.Output(t.Context(), [2]int64{}, Watching, func(o Output) error {
 		if got == 0 {
 			begin = string(o.Data[:6])
 		}
@@ -230,14 +230,14 @@ func TestReaderReturnsAtItsOffset(t *testing.T) {
 		t.Fatal(err)
 	}
 	var rest strings.Builder
-	err := p.Output(t.Context(), [2]int64{4, 0}, true, func(o Output) error {
+	err := p.Output(t.Context(), [2]int64{4, 0}, Watching, func(o Output) error {
 		rest.Write(o.Data)
 		return nil
 	})
 	if err != nil || rest.String() != "two\n" {
 		t.Errorf("got %q, %v", rest.String(), err)
 	}
-	if err := p.Output(t.Context(), [2]int64{9, 0}, true, nil); err == nil || !strings.Contains(err.Error(), "offset 9") {
+	if err := p.Output(t.Context(), [2]int64{9, 0}, Watching, nil); err == nil || !strings.Contains(err.Error(), "offset 9") {
 		t.Errorf("beyond the end: %v", err)
 	}
 }

@@ -68,8 +68,11 @@ const (
 // drainTime is how long output is read after everything in the sandbox has ended: a descriptor may have been passed out of it.
 const drainTime = time.Second
 
-// kill asks to end a process.
-type kill struct{ grace time.Duration }
+// kill asks to end a process. With alone its callers have left: its pipes break first.
+type kill struct {
+	grace time.Duration
+	alone bool
+}
 
 // execution is a command that runs, in a sandbox of its own or in a shared one.
 type execution interface {
@@ -97,6 +100,9 @@ type Process struct {
 	dir     string
 	started time.Time
 	spools  [2]*spool
+	// pipes are where the spools are filled from: those of standard output and error, or a terminal and nil.
+	pipes [2]*os.File
+	flow  flow
 	// box is the sandbox, which is shared if the command names one; run is the command in it.
 	box *box
 	run execution
@@ -170,13 +176,14 @@ func (p *Process) supervise(access *contexts.Access) {
 	exited := make(chan Exit, 1)
 	go func() { exited <- p.run.wait() }()
 	var reason Reason
-	var late, limit <-chan time.Time
+	var late, limit, broken <-chan time.Time
 	if wall := p.cmd.Limits.Wall; wall > 0 {
 		timer := time.NewTimer(wall)
 		defer timer.Stop()
 		limit = timer.C
 	}
 	end := func(why Reason, grace time.Duration) {
+		broken = nil
 		if reason == 0 {
 			reason = why
 		}
@@ -201,7 +208,13 @@ func (p *Process) supervise(access *contexts.Access) {
 			}
 			end(TimedOut, stopGrace)
 		case k := <-p.kills:
-			end(Killed, k.grace)
+			if k.alone && p.breakPipes() {
+				broken = time.After(p.table.breakTime)
+			} else {
+				end(Killed, k.grace)
+			}
+		case <-broken:
+			end(Killed, abandonGrace)
 		case <-closing:
 			closing = nil
 			end(ContextClosed, stopGrace)
@@ -291,7 +304,7 @@ func (p *Process) complaint() string {
 // Kill asks the process to end, by SIGTERM and, after the grace, by SIGKILL for everything in the sandbox. It waits until that is done.
 func (p *Process) Kill(ctx context.Context, grace time.Duration) error {
 	select {
-	case p.kills <- kill{grace}:
+	case p.kills <- kill{grace: grace}:
 	case <-p.done:
 		return nil
 	case <-ctx.Done():
@@ -383,6 +396,7 @@ func (p *Process) withStdin(ctx context.Context, f func() error) error {
 // discard removes the output.
 func (p *Process) discard() {
 	p.once.Do(func() {
+		p.flow.end()
 		for _, s := range p.spools {
 			if s == nil {
 				continue
@@ -410,9 +424,12 @@ type Output struct {
 // outputSize bounds Output.Data, in bytes.
 const outputSize = 64 << 10
 
-// Output calls send with what the process wrote, from an offset of each stream on. With follow it continues until the process has ended.
-// It fails with EINVAL for an offset beyond the end. Output.Data is valid until send returns.
-func (p *Process) Output(ctx context.Context, offsets [2]int64, follow bool, send func(Output) error) error {
+// Output calls send with what the process wrote, from an offset of each stream on. It fails with EINVAL for an offset beyond the end.
+// Output.Data is valid until send returns.
+//
+// If Blocking ends early, the process continues to wait for this reader, for awayTime: the reader may come back. It does not if the cause of
+// ctx is ErrDetached, or if the process ends with its callers.
+func (p *Process) Output(ctx context.Context, offsets [2]int64, how Reading, send func(Output) error) (err error) {
 	var readers [2]*reader
 	for i, s := range p.spools {
 		if at, size := offsets[i], s.length(); at < 0 || at > size {
@@ -427,6 +444,17 @@ func (p *Process) Output(ctx context.Context, offsets [2]int64, follow bool, sen
 		}
 		defer r.Close()
 		readers[i] = r
+	}
+	got := func(Stream, int64) {}
+	if how == Blocking {
+		at := p.flow.enter(offsets)
+		got = func(s Stream, offset int64) { p.flow.advance(at, s, offset) }
+		defer func() {
+			if err != nil && !p.cmd.KillAlone && !errors.Is(context.Cause(ctx), ErrDetached) {
+				p.flow.expect(at.at, p.table.awayTime)
+			}
+			p.flow.leave(at)
+		}()
 	}
 	buf := make([]byte, outputSize)
 	for {
@@ -448,6 +476,7 @@ func (p *Process) Output(ctx context.Context, offsets [2]int64, follow bool, sen
 				return err
 			}
 			offsets[i] = from + int64(n)
+			got(Stream(i), offsets[i])
 		}
 		if err := ctx.Err(); err != nil {
 			return err
@@ -455,7 +484,7 @@ func (p *Process) Output(ctx context.Context, offsets [2]int64, follow bool, sen
 		if sent {
 			continue
 		}
-		if more, err := p.awaitOutput(ctx, offsets, follow); !more {
+		if more, err := p.awaitOutput(ctx, offsets, how != Present); !more {
 			return err
 		}
 	}
@@ -497,8 +526,9 @@ func (p *Process) awaitEnd(ctx context.Context, follow bool) error {
 	return p.Wait(ctx)
 }
 
-// collect fills the spools from the pipes until these end.
+// collect fills the spools from the pipes until these end. Nothing of the command runs when wait is called: it does not wait for readers.
 func (p *Process) collect(pipes [2]*os.File) (wait func()) {
+	p.pipes = pipes
 	var wg sync.WaitGroup
 	for i, pipe := range pipes {
 		if pipe == nil {
@@ -506,9 +536,24 @@ func (p *Process) collect(pipes [2]*os.File) (wait func()) {
 			continue
 		}
 		wg.Go(func() {
-			p.spools[i].fill(pipe)
+			p.spools[i].fill(pipe, func(size int64) <-chan struct{} { return p.flow.full(Stream(i), size) })
 			_ = pipe.Close() // it was only read
 		})
 	}
-	return wg.Wait
+	return func() {
+		p.flow.end()
+		wg.Wait()
+	}
+}
+
+// breakPipes closes the ends that this process reads: the command gets SIGPIPE when it writes. It returns false for a terminal.
+func (p *Process) breakPipes() bool {
+	if p.cmd.Pty != nil {
+		return false
+	}
+	p.flow.end()
+	for _, pipe := range p.pipes {
+		_ = pipe.Close() // it was only read
+	}
+	return true
 }

@@ -43,7 +43,7 @@ func openEngine(t *testing.T, dir string) *Processes {
 func outputOf(t *testing.T, p *Process) (text string, dropped int64) {
 	t.Helper()
 	var b strings.Builder
-	err := p.Output(t.Context(), [2]int64{}, true, func(o Output) error {
+	err := p.Output(t.Context(), [2]int64{}, Watching, func(o Output) error {
 		if o.Stream == Stdout {
 			b.Write(o.Data)
 			dropped += o.Dropped

@@ -14,7 +14,7 @@ const (
 )
 
 // spool keeps an output stream in a file of bounded size: the first headSize bytes, and after them a ring of the last tailSize. The
-// stream has one writer, which never waits for a reader, and any number of readers.
+// stream has one writer and any number of readers. flow decides whether the writer waits for them.
 type spool struct {
 	path string
 	file *os.File
@@ -40,11 +40,15 @@ func newSpool(path string) (*spool, error) {
 	return &spool{path: path, file: f}, nil
 }
 
-// fill appends what r has until its end. It drains r also when the spool cannot keep the data.
-func (s *spool) fill(r io.Reader) {
+// fill appends what r has until its end. It drains r also when the spool cannot keep the data. It calls full before the stream grows to a
+// size, and waits for the channel that this returns, until that is nil.
+func (s *spool) fill(r io.Reader, full func(size int64) <-chan struct{}) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := r.Read(buf)
+		for wait := full(s.length() + int64(n)); wait != nil; wait = full(s.length() + int64(n)) {
+			<-wait
+		}
 		s.append(buf[:n])
 		if err != nil {
 			s.end()

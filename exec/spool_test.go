@@ -63,7 +63,7 @@ func TestSpoolKeepsHeadAndTail(t *testing.T) {
 		{70 << 20, 0, headSize + tailSize, 54 << 20}, {70 << 20, 10 << 20, tailSize, 48 << 20}, {70 << 20, 69 << 20, 1 << 20, 0}, {70 << 20, 70 << 20, 0, 0},
 	} {
 		s := testSpool(t)
-		s.fill(bytes.NewReader(pattern(0, c.size)))
+		s.fill(bytes.NewReader(pattern(0, c.size)), neverFull)
 		if got, dropped := readAll(t, s, c.from); got != c.got || dropped != c.dropped {
 			t.Errorf("%d bytes from %d: %d, dropped %d; want %d, %d", c.size, c.from, got, dropped, c.got, c.dropped)
 		}
@@ -125,7 +125,7 @@ func TestSpoolOnFullDisk(t *testing.T) {
 		if wait, ended := s.growth(c.kept); wait == nil || ended {
 			t.Errorf("%d bytes on the disk: a reader does not wait for the end", c.kept)
 		}
-		s.fill(io.MultiReader(bytes.NewReader(pattern(c.kept+64<<10, more)), brokenReader{}))
+		s.fill(io.MultiReader(bytes.NewReader(pattern(c.kept+64<<10, more)), brokenReader{}), neverFull)
 		if want := c.kept + 64<<10 + more; s.length() != want {
 			t.Errorf("%d bytes on the disk: the writer stopped at %d bytes", c.kept, s.length())
 		}
@@ -137,3 +137,6 @@ func TestSpoolOnFullDisk(t *testing.T) {
 		}
 	}
 }
+
+// neverFull is of a stream without blocking readers.
+func neverFull(int64) <-chan struct{} { return nil }

@@ -37,7 +37,7 @@ func (y *typist) expect(text string) string {
 	defer cancel()
 	var seen strings.Builder
 	found := errors.New("found")
-	err := y.p.Output(ctx, [2]int64{y.at, 0}, true, func(o Output) error {
+	err := y.p.Output(ctx, [2]int64{y.at, 0}, Watching, func(o Output) error {
 		seen.Write(o.Data)
 		if o.Stream != Terminal {
 			return fmt.Errorf("output of stream %d", o.Stream)

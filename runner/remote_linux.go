@@ -33,6 +33,10 @@ const (
 // maxReply bounds a unary reply of a runner, in bytes. The server splits or refuses what is too large for its callers.
 const maxReply = 256 << 20
 
+// streamWindow is how much of a stream a runner may send before the server passes it on, in bytes: each command whose reader is slow takes so much
+// memory. connWindow is the same for all streams together; gRPC renews it at once, whether or not a stream is read.
+const streamWindow, connWindow = 256 << 10, 1 << 20
+
 // remote is a runner as the server has it.
 type remote struct {
 	dir string
@@ -95,7 +99,8 @@ func connect(ctx context.Context, dir string, at *os.File, cfg Config) (_ *remot
 	r.life, r.die = context.WithCancel(context.Background())
 	if r.api, err = grpc.NewClient("passthrough:///runner", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return r.dial(ctx, apiName) }),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply))); err != nil {
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
+		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow)); err != nil {
 		r.die()
 		return nil, errors.Join(err, at.Close())
 	}

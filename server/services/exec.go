@@ -40,14 +40,19 @@ func (s *Exec) Run(req *ctxfsv1.RunRequest, stream grpc.ServerStreamingServer[ct
 
 // RunCommand calls send with what Run reports of a command.
 func (s *Exec) RunCommand(ctx context.Context, cmd *ctxfsv1.Command, send func(*ctxfsv1.RunResponse) error) error {
-	p, err := s.start(ctx, cmd, runTime, ctxfsv1.OnDisconnect_ON_DISCONNECT_KILL)
+	command, err := commandOf(ctx, cmd, runTime, ctxfsv1.OnDisconnect_ON_DISCONNECT_KILL)
+	if err != nil {
+		return execStatus(err)
+	}
+	command.Awaited = true
+	p, err := s.Processes.Start(ctx, command)
 	if err != nil {
 		return execStatus(err)
 	}
 	defer p.Connect()(false)
 	err = send(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Started{Started: processToPB(p)}})
 	if err == nil {
-		err = p.Output(ctx, [2]int64{}, true, func(o exec.Output) error {
+		err = p.Output(ctx, [2]int64{}, exec.Blocking, func(o exec.Output) error {
 			return send(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Output{Output: outputToPB(o)}})
 		})
 	}
@@ -59,21 +64,22 @@ func (s *Exec) RunCommand(ctx context.Context, cmd *ctxfsv1.Command, send func(*
 
 // Start implements ExecService.
 func (s *Exec) Start(ctx context.Context, req *ctxfsv1.StartRequest) (*ctxfsv1.StartResponse, error) {
-	p, err := s.start(ctx, req.GetCommand(), 0, ctxfsv1.OnDisconnect_ON_DISCONNECT_KEEP)
+	command, err := commandOf(ctx, req.GetCommand(), 0, ctxfsv1.OnDisconnect_ON_DISCONNECT_KEEP)
+	if err != nil {
+		return nil, execStatus(err)
+	}
+	p, err := s.Processes.Start(ctx, command)
 	if err != nil {
 		return nil, execStatus(err)
 	}
 	return &ctxfsv1.StartResponse{Process: processToPB(p)}, nil
 }
 
-// start starts a command. alone is its on_disconnect unless it has another.
-func (s *Exec) start(ctx context.Context, cmd *ctxfsv1.Command, wall time.Duration, alone ctxfsv1.OnDisconnect) (*exec.Process, error) {
+// commandOf is commandFromPB for a start. alone is the on_disconnect unless the command has another.
+func commandOf(ctx context.Context, cmd *ctxfsv1.Command, wall time.Duration, alone ctxfsv1.OnDisconnect) (exec.Command, error) {
 	command, err := commandFromPB(ctx, cmd, wall)
-	if err != nil {
-		return nil, err
-	}
 	command.KillAlone = cmp.Or(cmd.GetOnDisconnect(), alone) == ctxfsv1.OnDisconnect_ON_DISCONNECT_KILL
-	return s.Processes.Start(ctx, command)
+	return command, err
 }
 
 // commandFromPB converts a command of the caller. wall is its time limit if neither the request nor its profile sets one. A terminal has no
@@ -112,12 +118,19 @@ func milliseconds(ms int64) time.Duration {
 
 // FollowOutput implements ExecService.
 func (s *Exec) FollowOutput(req *ctxfsv1.FollowOutputRequest, stream grpc.ServerStreamingServer[ctxfsv1.FollowOutputResponse]) error {
-	p, err := s.process(stream.Context(), req.GetProcessId(), false)
+	how := exec.Present
+	switch {
+	case req.GetBlocking():
+		how = exec.Blocking
+	case req.GetFollow():
+		how = exec.Watching
+	}
+	p, err := s.process(stream.Context(), req.GetProcessId(), how == exec.Blocking)
 	if err != nil {
 		return execStatus(err)
 	}
 	offsets := [2]int64{exec.Stdout: req.GetStdoutOffset(), exec.Stderr: req.GetStderrOffset()}
-	err = p.Output(stream.Context(), offsets, req.GetFollow(), func(o exec.Output) error {
+	err = p.Output(stream.Context(), offsets, how, func(o exec.Output) error {
 		return stream.Send(&ctxfsv1.FollowOutputResponse{Event: &ctxfsv1.FollowOutputResponse_Output{Output: outputToPB(o)}})
 	})
 	if err != nil || p.Ended() == nil {

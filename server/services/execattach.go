@@ -21,9 +21,6 @@ const (
 	farewell = time.Second
 )
 
-// errDetached ends an Attach whose client detached.
-var errDetached = errors.New("detached")
-
 type attachStream = grpc.BidiStreamingServer[ctxfsv1.AttachRequest, ctxfsv1.AttachResponse]
 
 // attachment is a call of Attach.
@@ -53,8 +50,8 @@ func (s *Exec) Attach(stream attachStream) error {
 	defer cancel(nil)
 	a := &attachment{stream: stream, process: p, cancel: cancel, input: make(chan *ctxfsv1.AttachRequest, attachQueue)}
 	leave := p.Connect()
-	err = a.serve(ctx, [2]int64{open.GetStdoutOffset(), open.GetStderrOffset()})
-	detached := errors.Is(err, errDetached)
+	err = a.serve(ctx, [2]int64{exec.Stdout: open.GetStdoutOffset(), exec.Stderr: open.GetStderrOffset()})
+	detached := errors.Is(err, exec.ErrDetached)
 	leave(detached)
 	if detached {
 		return nil
@@ -73,7 +70,7 @@ func (a *attachment) serve(ctx context.Context, offsets [2]int64) error {
 	}()
 	var writing sync.WaitGroup
 	writing.Go(func() { a.write(ctx) })
-	err := a.process.Output(ctx, offsets, true, func(o exec.Output) error {
+	err := a.process.Output(ctx, offsets, exec.Blocking, func(o exec.Output) error {
 		return a.stream.Send(&ctxfsv1.AttachResponse{Event: &ctxfsv1.AttachResponse_Output{Output: outputToPB(o)}})
 	})
 	if err == nil {
@@ -123,7 +120,7 @@ func (a *attachment) act(ctx context.Context, m *ctxfsv1.AttachRequest) error {
 	case *ctxfsv1.AttachRequest_Signal:
 		return a.unlessEnds(ctx, a.process.Signal(int(action.Signal)))
 	case *ctxfsv1.AttachRequest_Detach:
-		return errDetached
+		return exec.ErrDetached
 	}
 	return fserr.Invalid("a message after open does nothing that this server knows")
 }

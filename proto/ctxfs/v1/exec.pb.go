@@ -23,15 +23,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What happens to a process when the last Run or Attach that is connected to it ends without the process's exit and without detach.
+// What happens to a process when the last Run or Attach that is connected to it ends early: without the process's exit and without detach.
 type OnDisconnect int32
 
 const (
 	// As ON_DISCONNECT_KILL for Run, as ON_DISCONNECT_KEEP for Start.
 	OnDisconnect_ON_DISCONNECT_UNSPECIFIED OnDisconnect = 0
-	// The server kills the process. A process of Start is killed too if no caller attaches within 30 s.
+	// The process gets SIGPIPE when it writes, and the server kills it 1 s later. A process of Start is ended too if no caller attaches within
+	// 30 s.
 	OnDisconnect_ON_DISCONNECT_KILL OnDisconnect = 1
-	// The process continues. FollowOutput and Attach return to it.
+	// The process continues. FollowOutput and Attach return to it. If it is 4 MiB ahead of a reader that left, it first waits up to 30 s.
 	OnDisconnect_ON_DISCONNECT_KEEP OnDisconnect = 2
 )
 
@@ -82,7 +83,7 @@ type ExitReason int32
 const (
 	// Not known.
 	ExitReason_EXIT_REASON_UNSPECIFIED ExitReason = 0
-	// The command exited, or a signal of its own ended it.
+	// The command exited, or a signal of its own ended it. SIGPIPE is one, also after all callers have left.
 	ExitReason_EXIT_REASON_EXITED ExitReason = 1
 	// It exceeded its time limit.
 	ExitReason_EXIT_REASON_TIMEOUT ExitReason = 2
@@ -1612,7 +1613,9 @@ type FollowOutputRequest struct {
 	// The offset in standard error to begin at.
 	StderrOffset int64 `protobuf:"varint,3,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
 	// Continues until the process ends.
-	Follow        bool `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
+	Follow bool `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
+	// The process waits for this reader, as for the caller of Run: see ExecService. It implies follow.
+	Blocking      bool `protobuf:"varint,5,opt,name=blocking,proto3" json:"blocking,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1671,6 +1674,13 @@ func (x *FollowOutputRequest) GetStderrOffset() int64 {
 func (x *FollowOutputRequest) GetFollow() bool {
 	if x != nil {
 		return x.Follow
+	}
+	return false
+}
+
+func (x *FollowOutputRequest) GetBlocking() bool {
+	if x != nil {
+		return x.Blocking
 	}
 	return false
 }
@@ -2772,13 +2782,14 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\battached\x18\x01 \x01(\v2\x11.ctxfs.v1.ProcessH\x00R\battached\x12*\n" +
 	"\x06output\x18\x02 \x01(\v2\x10.ctxfs.v1.OutputH\x00R\x06output\x12+\n" +
 	"\x06exited\x18\x03 \x01(\v2\x11.ctxfs.v1.ProcessH\x00R\x06exitedB\a\n" +
-	"\x05event\"\x96\x01\n" +
+	"\x05event\"\xb2\x01\n" +
 	"\x13FollowOutputRequest\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12#\n" +
 	"\rstdout_offset\x18\x02 \x01(\x03R\fstdoutOffset\x12#\n" +
 	"\rstderr_offset\x18\x03 \x01(\x03R\fstderrOffset\x12\x16\n" +
-	"\x06follow\x18\x04 \x01(\bR\x06follow\"x\n" +
+	"\x06follow\x18\x04 \x01(\bR\x06follow\x12\x1a\n" +
+	"\bblocking\x18\x05 \x01(\bR\bblocking\"x\n" +
 	"\x14FollowOutputResponse\x12*\n" +
 	"\x06output\x18\x01 \x01(\v2\x10.ctxfs.v1.OutputH\x00R\x06output\x12+\n" +
 	"\x06exited\x18\x02 \x01(\v2\x11.ctxfs.v1.ProcessH\x00R\x06exitedB\a\n" +

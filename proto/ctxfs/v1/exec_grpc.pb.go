@@ -51,9 +51,25 @@ const (
 // continue when the server is killed, or stopped with --keep-commands: the next server of the contexts directory has them, with all their
 // output. With overlay-userns they end with the server in any case.
 //
-// The server keeps each output stream by offset: the first 4 MiB and the last 12 MiB. If its disk takes no more, the process continues, and
-// the rest of the stream is dropped. A reader is not required, and a slow one never blocks
-// a process, and a reader that comes back continues at its offset.
+// The server keeps each output stream by offset, on its disk: the first 4 MiB and the last 12 MiB. A reader begins at any offset, and gets
+// how many bytes it missed (Output.dropped). There are two kinds of readers:
+//   - A blocking reader is a call of Run, a call of Attach, or a call of FollowOutput with blocking. The output is a pipe to it: a process
+//     that is 4 MiB ahead of the slowest blocking reader, in either stream, waits in write(2). The server drops nothing that a blocking
+//     reader has not got.
+//   - A watcher is any other call of FollowOutput. It never delays a process. One that is slow misses output.
+//
+// A process without a blocking reader never waits: the server drops what does not fit. A blocking reader is away, and the process waits
+// for it as if it were connected, in two cases, each for 30 s:
+//   - The process was started by Run, or has ON_DISCONNECT_KILL: until its first reader comes.
+//   - The process has ON_DISCONNECT_KEEP, and the call of a blocking reader has ended early, without detach: until a blocking reader comes.
+//     It continues at its offset, and has missed nothing.
+//
+// When the last Run or Attach of a process with ON_DISCONNECT_KILL ends early, the pipes break: the process gets SIGPIPE when it writes, as
+// in `yes | head`. 1 s later the server sends SIGTERM, and 5 s after that SIGKILL. A terminal does not break: SIGHUP and SIGTERM come at once.
+// A process that waits for a reader is running: its limits, signals, Kill and pauses apply to it. Each reader ends with its caller: when its
+// connection breaks, its token ends, or, over HTTP, when it takes nothing for a keepalive (ctxfs serve --keepalive). The end of the process
+// does not wait for readers: they get the rest of the output after it. If the server's disk takes no more, the process continues, the server
+// drops the rest of the stream, and Exit.detail says so.
 //
 // When the command exits, the server kills every process that the command left behind. Fork, Snapshot and the calls of ReviewService that
 // need a quiet context pause the commands of the context for a moment, and fail with EBUSY if a process cannot be paused. A pause does not
@@ -67,20 +83,21 @@ const (
 // Errors of all calls: EXEC_UNAVAILABLE (this machine cannot isolate commands; the message has the reason and the remedy; file calls are
 // not affected), EACCES (the panel has no right to run commands), ESTALE (no such context), ENOENT (no such process).
 type ExecServiceClient interface {
-	// Runs one command: reports that it started, its output, and its exit. The server kills the command when the call ends early, unless
-	// on_disconnect keeps it. A time limit of 10 minutes applies unless the request sets another, or asks for a terminal.
+	// Runs one command: reports that it started, its output, and its exit. The caller is a blocking reader: it gets all output. The server
+	// ends the command when the call ends early, unless on_disconnect keeps it. A time limit of 10 minutes applies unless the request sets another, or asks for a terminal.
 	Run(ctx context.Context, in *RunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunResponse], error)
 	// Starts a command in the background. No time limit applies unless the request sets one.
 	Start(ctx context.Context, in *StartRequest, opts ...grpc.CallOption) (*StartResponse, error)
 	// Connects a caller to a process: its input, its signals and the size of its terminal one way, its output from an offset on and its exit
-	// the other way. The first message is open, and the first reply attached. Several callers may attach to a process; each gets all output.
+	// the other way. The first message is open, and the first reply attached. Several callers may attach to a process. Each is a
+	// blocking reader, and gets all output that is kept.
 	// The call ends after exited, or after detach, which never ends the process. on_disconnect decides about the process when the call ends
 	// otherwise. A client that half-closes the call sends no more, and still gets the output.
 	// Errors: EINVAL (the first message is not open, an offset beyond the end), EBADF (input, and the process takes none).
 	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachRequest, AttachResponse], error)
 	// Sends the output of a process from an offset on, then, with follow, what it writes until it ends. The last message is its exit if
-	// the process has ended.
-	// Errors: EINVAL (an offset beyond the end).
+	// the process has ended. The caller is a watcher, or with blocking a blocking reader. The end of the call never ends the process.
+	// Errors: EINVAL (an offset beyond the end), with blocking also EROFS (a read-only panel, and a process that may write).
 	FollowOutput(ctx context.Context, in *FollowOutputRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowOutputResponse], error)
 	// Waits until a process has ended, and returns it. The caller's deadline bounds the wait.
 	Wait(ctx context.Context, in *WaitRequest, opts ...grpc.CallOption) (*WaitResponse, error)
@@ -307,9 +324,25 @@ func (c *execServiceClient) RemoveProcess(ctx context.Context, in *RemoveProcess
 // continue when the server is killed, or stopped with --keep-commands: the next server of the contexts directory has them, with all their
 // output. With overlay-userns they end with the server in any case.
 //
-// The server keeps each output stream by offset: the first 4 MiB and the last 12 MiB. If its disk takes no more, the process continues, and
-// the rest of the stream is dropped. A reader is not required, and a slow one never blocks
-// a process, and a reader that comes back continues at its offset.
+// The server keeps each output stream by offset, on its disk: the first 4 MiB and the last 12 MiB. A reader begins at any offset, and gets
+// how many bytes it missed (Output.dropped). There are two kinds of readers:
+//   - A blocking reader is a call of Run, a call of Attach, or a call of FollowOutput with blocking. The output is a pipe to it: a process
+//     that is 4 MiB ahead of the slowest blocking reader, in either stream, waits in write(2). The server drops nothing that a blocking
+//     reader has not got.
+//   - A watcher is any other call of FollowOutput. It never delays a process. One that is slow misses output.
+//
+// A process without a blocking reader never waits: the server drops what does not fit. A blocking reader is away, and the process waits
+// for it as if it were connected, in two cases, each for 30 s:
+//   - The process was started by Run, or has ON_DISCONNECT_KILL: until its first reader comes.
+//   - The process has ON_DISCONNECT_KEEP, and the call of a blocking reader has ended early, without detach: until a blocking reader comes.
+//     It continues at its offset, and has missed nothing.
+//
+// When the last Run or Attach of a process with ON_DISCONNECT_KILL ends early, the pipes break: the process gets SIGPIPE when it writes, as
+// in `yes | head`. 1 s later the server sends SIGTERM, and 5 s after that SIGKILL. A terminal does not break: SIGHUP and SIGTERM come at once.
+// A process that waits for a reader is running: its limits, signals, Kill and pauses apply to it. Each reader ends with its caller: when its
+// connection breaks, its token ends, or, over HTTP, when it takes nothing for a keepalive (ctxfs serve --keepalive). The end of the process
+// does not wait for readers: they get the rest of the output after it. If the server's disk takes no more, the process continues, the server
+// drops the rest of the stream, and Exit.detail says so.
 //
 // When the command exits, the server kills every process that the command left behind. Fork, Snapshot and the calls of ReviewService that
 // need a quiet context pause the commands of the context for a moment, and fail with EBUSY if a process cannot be paused. A pause does not
@@ -323,20 +356,21 @@ func (c *execServiceClient) RemoveProcess(ctx context.Context, in *RemoveProcess
 // Errors of all calls: EXEC_UNAVAILABLE (this machine cannot isolate commands; the message has the reason and the remedy; file calls are
 // not affected), EACCES (the panel has no right to run commands), ESTALE (no such context), ENOENT (no such process).
 type ExecServiceServer interface {
-	// Runs one command: reports that it started, its output, and its exit. The server kills the command when the call ends early, unless
-	// on_disconnect keeps it. A time limit of 10 minutes applies unless the request sets another, or asks for a terminal.
+	// Runs one command: reports that it started, its output, and its exit. The caller is a blocking reader: it gets all output. The server
+	// ends the command when the call ends early, unless on_disconnect keeps it. A time limit of 10 minutes applies unless the request sets another, or asks for a terminal.
 	Run(*RunRequest, grpc.ServerStreamingServer[RunResponse]) error
 	// Starts a command in the background. No time limit applies unless the request sets one.
 	Start(context.Context, *StartRequest) (*StartResponse, error)
 	// Connects a caller to a process: its input, its signals and the size of its terminal one way, its output from an offset on and its exit
-	// the other way. The first message is open, and the first reply attached. Several callers may attach to a process; each gets all output.
+	// the other way. The first message is open, and the first reply attached. Several callers may attach to a process. Each is a
+	// blocking reader, and gets all output that is kept.
 	// The call ends after exited, or after detach, which never ends the process. on_disconnect decides about the process when the call ends
 	// otherwise. A client that half-closes the call sends no more, and still gets the output.
 	// Errors: EINVAL (the first message is not open, an offset beyond the end), EBADF (input, and the process takes none).
 	Attach(grpc.BidiStreamingServer[AttachRequest, AttachResponse]) error
 	// Sends the output of a process from an offset on, then, with follow, what it writes until it ends. The last message is its exit if
-	// the process has ended.
-	// Errors: EINVAL (an offset beyond the end).
+	// the process has ended. The caller is a watcher, or with blocking a blocking reader. The end of the call never ends the process.
+	// Errors: EINVAL (an offset beyond the end), with blocking also EROFS (a read-only panel, and a process that may write).
 	FollowOutput(*FollowOutputRequest, grpc.ServerStreamingServer[FollowOutputResponse]) error
 	// Waits until a process has ended, and returns it. The caller's deadline bounds the wait.
 	Wait(context.Context, *WaitRequest) (*WaitResponse, error)

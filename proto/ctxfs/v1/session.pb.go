@@ -52,6 +52,7 @@ type SessionRequest struct {
 	//	*SessionRequest_Call
 	//	*SessionRequest_Cancel
 	//	*SessionRequest_RefreshToken
+	//	*SessionRequest_Credit
 	Request isSessionRequest_Request `protobuf_oneof:"request"`
 	// Further requests, as if each were sent after this one: what waits to be sent travels together, which costs a
 	// fraction. At most 127, and theirs is empty.
@@ -140,6 +141,15 @@ func (x *SessionRequest) GetRefreshToken() *SessionRefreshToken {
 	return nil
 }
 
+func (x *SessionRequest) GetCredit() *SessionCredit {
+	if x != nil {
+		if x, ok := x.Request.(*SessionRequest_Credit); ok {
+			return x.Credit
+		}
+	}
+	return nil
+}
+
 func (x *SessionRequest) GetAlso() []*SessionRequest {
 	if x != nil {
 		return x.Also
@@ -173,6 +183,12 @@ type SessionRequest_RefreshToken struct {
 	RefreshToken *SessionRefreshToken `protobuf:"bytes,5,opt,name=refresh_token,json=refreshToken,proto3,oneof"`
 }
 
+type SessionRequest_Credit struct {
+	// Lets the server send further responses of the call id, which has a window. An unknown id means that the call has ended, and is no
+	// error.
+	Credit *SessionCredit `protobuf:"bytes,7,opt,name=credit,proto3,oneof"`
+}
+
 func (*SessionRequest_Open) isSessionRequest_Request() {}
 
 func (*SessionRequest_Call) isSessionRequest_Request() {}
@@ -180,6 +196,8 @@ func (*SessionRequest_Call) isSessionRequest_Request() {}
 func (*SessionRequest_Cancel) isSessionRequest_Request() {}
 
 func (*SessionRequest_RefreshToken) isSessionRequest_Request() {}
+
+func (*SessionRequest_Credit) isSessionRequest_Request() {}
 
 // Begins a session.
 type SessionOpen struct {
@@ -252,6 +270,10 @@ type SessionCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The RPC's full name: "/ctxfs.v1.FsService/Stat".
 	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
+	// Bounds the responses of the call that the client has received and not used, in bytes of SessionReply.data: the server sends no further
+	// one while they are as many, and the RPC waits. The client sends credit for what it has used. 0 means no bound: a client that does not
+	// use the responses must then keep them. It has no effect on a unary RPC.
+	Window int64 `protobuf:"varint,2,opt,name=window,proto3" json:"window,omitempty"`
 	// Its request, encoded; at most max_content and 64 KiB.
 	Data          []byte `protobuf:"bytes,100,opt,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -295,11 +317,64 @@ func (x *SessionCall) GetMethod() string {
 	return ""
 }
 
+func (x *SessionCall) GetWindow() int64 {
+	if x != nil {
+		return x.Window
+	}
+	return 0
+}
+
 func (x *SessionCall) GetData() []byte {
 	if x != nil {
 		return x.Data
 	}
 	return nil
+}
+
+// Says that the client has used responses of a call.
+type SessionCredit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many bytes of SessionReply.data it has used since its last credit: 1 or more.
+	Bytes         int64 `protobuf:"varint,1,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionCredit) Reset() {
+	*x = SessionCredit{}
+	mi := &file_ctxfs_v1_session_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionCredit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionCredit) ProtoMessage() {}
+
+func (x *SessionCredit) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_session_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionCredit.ProtoReflect.Descriptor instead.
+func (*SessionCredit) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SessionCredit) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
 }
 
 // A response of an RPC that the session called.
@@ -313,7 +388,7 @@ type SessionReply struct {
 
 func (x *SessionReply) Reset() {
 	*x = SessionReply{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[3]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -325,7 +400,7 @@ func (x *SessionReply) String() string {
 func (*SessionReply) ProtoMessage() {}
 
 func (x *SessionReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[3]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -338,7 +413,7 @@ func (x *SessionReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionReply.ProtoReflect.Descriptor instead.
 func (*SessionReply) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{3}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SessionReply) GetData() []byte {
@@ -357,7 +432,7 @@ type SessionCancel struct {
 
 func (x *SessionCancel) Reset() {
 	*x = SessionCancel{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[4]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -369,7 +444,7 @@ func (x *SessionCancel) String() string {
 func (*SessionCancel) ProtoMessage() {}
 
 func (x *SessionCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[4]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -382,7 +457,7 @@ func (x *SessionCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionCancel.ProtoReflect.Descriptor instead.
 func (*SessionCancel) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{4}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{5}
 }
 
 // Goes on with another token.
@@ -396,7 +471,7 @@ type SessionRefreshToken struct {
 
 func (x *SessionRefreshToken) Reset() {
 	*x = SessionRefreshToken{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[5]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -408,7 +483,7 @@ func (x *SessionRefreshToken) String() string {
 func (*SessionRefreshToken) ProtoMessage() {}
 
 func (x *SessionRefreshToken) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[5]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -421,7 +496,7 @@ func (x *SessionRefreshToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRefreshToken.ProtoReflect.Descriptor instead.
 func (*SessionRefreshToken) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{5}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SessionRefreshToken) GetToken() string {
@@ -456,7 +531,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[6]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -468,7 +543,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[6]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -481,7 +556,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{6}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SessionResponse) GetId() uint64 {
@@ -624,7 +699,7 @@ type SessionReady struct {
 
 func (x *SessionReady) Reset() {
 	*x = SessionReady{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[7]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -636,7 +711,7 @@ func (x *SessionReady) String() string {
 func (*SessionReady) ProtoMessage() {}
 
 func (x *SessionReady) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[7]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -649,7 +724,7 @@ func (x *SessionReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionReady.ProtoReflect.Descriptor instead.
 func (*SessionReady) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{7}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SessionReady) GetClientInstance() string {
@@ -726,7 +801,7 @@ type SessionRefreshed struct {
 
 func (x *SessionRefreshed) Reset() {
 	*x = SessionRefreshed{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[8]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -738,7 +813,7 @@ func (x *SessionRefreshed) String() string {
 func (*SessionRefreshed) ProtoMessage() {}
 
 func (x *SessionRefreshed) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[8]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -751,7 +826,7 @@ func (x *SessionRefreshed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRefreshed.ProtoReflect.Descriptor instead.
 func (*SessionRefreshed) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{8}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SessionRefreshed) GetExpiresNs() int64 {
@@ -782,7 +857,7 @@ type SessionError struct {
 
 func (x *SessionError) Reset() {
 	*x = SessionError{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[9]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -794,7 +869,7 @@ func (x *SessionError) String() string {
 func (*SessionError) ProtoMessage() {}
 
 func (x *SessionError) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[9]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -807,7 +882,7 @@ func (x *SessionError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionError.ProtoReflect.Descriptor instead.
 func (*SessionError) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{9}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SessionError) GetCode() int32 {
@@ -863,7 +938,7 @@ type SessionClosing struct {
 
 func (x *SessionClosing) Reset() {
 	*x = SessionClosing{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[10]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -875,7 +950,7 @@ func (x *SessionClosing) String() string {
 func (*SessionClosing) ProtoMessage() {}
 
 func (x *SessionClosing) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[10]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -888,7 +963,7 @@ func (x *SessionClosing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClosing.ProtoReflect.Descriptor instead.
 func (*SessionClosing) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{10}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SessionClosing) GetError() *SessionError {
@@ -910,7 +985,7 @@ type HoldRequest struct {
 
 func (x *HoldRequest) Reset() {
 	*x = HoldRequest{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -922,7 +997,7 @@ func (x *HoldRequest) String() string {
 func (*HoldRequest) ProtoMessage() {}
 
 func (x *HoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -935,7 +1010,7 @@ func (x *HoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRequest.ProtoReflect.Descriptor instead.
 func (*HoldRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{11}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *HoldRequest) GetClientInstance() string {
@@ -961,7 +1036,7 @@ type HoldResponse struct {
 
 func (x *HoldResponse) Reset() {
 	*x = HoldResponse{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -973,7 +1048,7 @@ func (x *HoldResponse) String() string {
 func (*HoldResponse) ProtoMessage() {}
 
 func (x *HoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -986,7 +1061,7 @@ func (x *HoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldResponse.ProtoReflect.Descriptor instead.
 func (*HoldResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{12}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *HoldResponse) GetNotice() isHoldResponse_Notice {
@@ -1045,7 +1120,7 @@ type HoldHeld struct {
 
 func (x *HoldHeld) Reset() {
 	*x = HoldHeld{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1132,7 @@ func (x *HoldHeld) String() string {
 func (*HoldHeld) ProtoMessage() {}
 
 func (x *HoldHeld) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1145,7 @@ func (x *HoldHeld) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldHeld.ProtoReflect.Descriptor instead.
 func (*HoldHeld) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{13}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HoldHeld) GetResumed() bool {
@@ -1096,7 +1171,7 @@ type HoldKeepalive struct {
 
 func (x *HoldKeepalive) Reset() {
 	*x = HoldKeepalive{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1108,7 +1183,7 @@ func (x *HoldKeepalive) String() string {
 func (*HoldKeepalive) ProtoMessage() {}
 
 func (x *HoldKeepalive) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1121,29 +1196,33 @@ func (x *HoldKeepalive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldKeepalive.ProtoReflect.Descriptor instead.
 func (*HoldKeepalive) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{14}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{15}
 }
 
 var File_ctxfs_v1_session_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x16ctxfs/v1/session.proto\x12\bctxfs.v1\x1a\x19google/protobuf/any.proto\"\xac\x02\n" +
+	"\x16ctxfs/v1/session.proto\x12\bctxfs.v1\x1a\x19google/protobuf/any.proto\"\xdf\x02\n" +
 	"\x0eSessionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12+\n" +
 	"\x04open\x18\x02 \x01(\v2\x15.ctxfs.v1.SessionOpenH\x00R\x04open\x12+\n" +
 	"\x04call\x18\x03 \x01(\v2\x15.ctxfs.v1.SessionCallH\x00R\x04call\x121\n" +
 	"\x06cancel\x18\x04 \x01(\v2\x17.ctxfs.v1.SessionCancelH\x00R\x06cancel\x12D\n" +
-	"\rrefresh_token\x18\x05 \x01(\v2\x1d.ctxfs.v1.SessionRefreshTokenH\x00R\frefreshToken\x12,\n" +
+	"\rrefresh_token\x18\x05 \x01(\v2\x1d.ctxfs.v1.SessionRefreshTokenH\x00R\frefreshToken\x121\n" +
+	"\x06credit\x18\a \x01(\v2\x17.ctxfs.v1.SessionCreditH\x00R\x06credit\x12,\n" +
 	"\x04also\x18\x06 \x03(\v2\x18.ctxfs.v1.SessionRequestR\x04alsoB\t\n" +
 	"\arequest\"f\n" +
 	"\vSessionOpen\x12'\n" +
 	"\x0fclient_instance\x18\x01 \x01(\tR\x0eclientInstance\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\x12\x18\n" +
-	"\abatches\x18\x03 \x01(\bR\abatches\"9\n" +
+	"\abatches\x18\x03 \x01(\bR\abatches\"Q\n" +
 	"\vSessionCall\x12\x16\n" +
-	"\x06method\x18\x01 \x01(\tR\x06method\x12\x12\n" +
-	"\x04data\x18d \x01(\fR\x04data\"\"\n" +
+	"\x06method\x18\x01 \x01(\tR\x06method\x12\x16\n" +
+	"\x06window\x18\x02 \x01(\x03R\x06window\x12\x12\n" +
+	"\x04data\x18d \x01(\fR\x04data\"%\n" +
+	"\rSessionCredit\x12\x14\n" +
+	"\x05bytes\x18\x01 \x01(\x03R\x05bytes\"\"\n" +
 	"\fSessionReply\x12\x12\n" +
 	"\x04data\x18d \x01(\fR\x04data\"\x0f\n" +
 	"\rSessionCancel\"+\n" +
@@ -1212,48 +1291,50 @@ func file_ctxfs_v1_session_proto_rawDescGZIP() []byte {
 	return file_ctxfs_v1_session_proto_rawDescData
 }
 
-var file_ctxfs_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_ctxfs_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_ctxfs_v1_session_proto_goTypes = []any{
 	(*SessionRequest)(nil),      // 0: ctxfs.v1.SessionRequest
 	(*SessionOpen)(nil),         // 1: ctxfs.v1.SessionOpen
 	(*SessionCall)(nil),         // 2: ctxfs.v1.SessionCall
-	(*SessionReply)(nil),        // 3: ctxfs.v1.SessionReply
-	(*SessionCancel)(nil),       // 4: ctxfs.v1.SessionCancel
-	(*SessionRefreshToken)(nil), // 5: ctxfs.v1.SessionRefreshToken
-	(*SessionResponse)(nil),     // 6: ctxfs.v1.SessionResponse
-	(*SessionReady)(nil),        // 7: ctxfs.v1.SessionReady
-	(*SessionRefreshed)(nil),    // 8: ctxfs.v1.SessionRefreshed
-	(*SessionError)(nil),        // 9: ctxfs.v1.SessionError
-	(*SessionClosing)(nil),      // 10: ctxfs.v1.SessionClosing
-	(*HoldRequest)(nil),         // 11: ctxfs.v1.HoldRequest
-	(*HoldResponse)(nil),        // 12: ctxfs.v1.HoldResponse
-	(*HoldHeld)(nil),            // 13: ctxfs.v1.HoldHeld
-	(*HoldKeepalive)(nil),       // 14: ctxfs.v1.HoldKeepalive
-	nil,                         // 15: ctxfs.v1.SessionError.MetadataEntry
-	(*anypb.Any)(nil),           // 16: google.protobuf.Any
+	(*SessionCredit)(nil),       // 3: ctxfs.v1.SessionCredit
+	(*SessionReply)(nil),        // 4: ctxfs.v1.SessionReply
+	(*SessionCancel)(nil),       // 5: ctxfs.v1.SessionCancel
+	(*SessionRefreshToken)(nil), // 6: ctxfs.v1.SessionRefreshToken
+	(*SessionResponse)(nil),     // 7: ctxfs.v1.SessionResponse
+	(*SessionReady)(nil),        // 8: ctxfs.v1.SessionReady
+	(*SessionRefreshed)(nil),    // 9: ctxfs.v1.SessionRefreshed
+	(*SessionError)(nil),        // 10: ctxfs.v1.SessionError
+	(*SessionClosing)(nil),      // 11: ctxfs.v1.SessionClosing
+	(*HoldRequest)(nil),         // 12: ctxfs.v1.HoldRequest
+	(*HoldResponse)(nil),        // 13: ctxfs.v1.HoldResponse
+	(*HoldHeld)(nil),            // 14: ctxfs.v1.HoldHeld
+	(*HoldKeepalive)(nil),       // 15: ctxfs.v1.HoldKeepalive
+	nil,                         // 16: ctxfs.v1.SessionError.MetadataEntry
+	(*anypb.Any)(nil),           // 17: google.protobuf.Any
 }
 var file_ctxfs_v1_session_proto_depIdxs = []int32{
 	1,  // 0: ctxfs.v1.SessionRequest.open:type_name -> ctxfs.v1.SessionOpen
 	2,  // 1: ctxfs.v1.SessionRequest.call:type_name -> ctxfs.v1.SessionCall
-	4,  // 2: ctxfs.v1.SessionRequest.cancel:type_name -> ctxfs.v1.SessionCancel
-	5,  // 3: ctxfs.v1.SessionRequest.refresh_token:type_name -> ctxfs.v1.SessionRefreshToken
-	0,  // 4: ctxfs.v1.SessionRequest.also:type_name -> ctxfs.v1.SessionRequest
-	7,  // 5: ctxfs.v1.SessionResponse.ready:type_name -> ctxfs.v1.SessionReady
-	3,  // 6: ctxfs.v1.SessionResponse.reply:type_name -> ctxfs.v1.SessionReply
-	9,  // 7: ctxfs.v1.SessionResponse.error:type_name -> ctxfs.v1.SessionError
-	8,  // 8: ctxfs.v1.SessionResponse.refreshed:type_name -> ctxfs.v1.SessionRefreshed
-	10, // 9: ctxfs.v1.SessionResponse.closing:type_name -> ctxfs.v1.SessionClosing
-	6,  // 10: ctxfs.v1.SessionResponse.also:type_name -> ctxfs.v1.SessionResponse
-	15, // 11: ctxfs.v1.SessionError.metadata:type_name -> ctxfs.v1.SessionError.MetadataEntry
-	16, // 12: ctxfs.v1.SessionError.details:type_name -> google.protobuf.Any
-	9,  // 13: ctxfs.v1.SessionClosing.error:type_name -> ctxfs.v1.SessionError
-	13, // 14: ctxfs.v1.HoldResponse.held:type_name -> ctxfs.v1.HoldHeld
-	14, // 15: ctxfs.v1.HoldResponse.keepalive:type_name -> ctxfs.v1.HoldKeepalive
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	5,  // 2: ctxfs.v1.SessionRequest.cancel:type_name -> ctxfs.v1.SessionCancel
+	6,  // 3: ctxfs.v1.SessionRequest.refresh_token:type_name -> ctxfs.v1.SessionRefreshToken
+	3,  // 4: ctxfs.v1.SessionRequest.credit:type_name -> ctxfs.v1.SessionCredit
+	0,  // 5: ctxfs.v1.SessionRequest.also:type_name -> ctxfs.v1.SessionRequest
+	8,  // 6: ctxfs.v1.SessionResponse.ready:type_name -> ctxfs.v1.SessionReady
+	4,  // 7: ctxfs.v1.SessionResponse.reply:type_name -> ctxfs.v1.SessionReply
+	10, // 8: ctxfs.v1.SessionResponse.error:type_name -> ctxfs.v1.SessionError
+	9,  // 9: ctxfs.v1.SessionResponse.refreshed:type_name -> ctxfs.v1.SessionRefreshed
+	11, // 10: ctxfs.v1.SessionResponse.closing:type_name -> ctxfs.v1.SessionClosing
+	7,  // 11: ctxfs.v1.SessionResponse.also:type_name -> ctxfs.v1.SessionResponse
+	16, // 12: ctxfs.v1.SessionError.metadata:type_name -> ctxfs.v1.SessionError.MetadataEntry
+	17, // 13: ctxfs.v1.SessionError.details:type_name -> google.protobuf.Any
+	10, // 14: ctxfs.v1.SessionClosing.error:type_name -> ctxfs.v1.SessionError
+	14, // 15: ctxfs.v1.HoldResponse.held:type_name -> ctxfs.v1.HoldHeld
+	15, // 16: ctxfs.v1.HoldResponse.keepalive:type_name -> ctxfs.v1.HoldKeepalive
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_session_proto_init() }
@@ -1266,15 +1347,16 @@ func file_ctxfs_v1_session_proto_init() {
 		(*SessionRequest_Call)(nil),
 		(*SessionRequest_Cancel)(nil),
 		(*SessionRequest_RefreshToken)(nil),
+		(*SessionRequest_Credit)(nil),
 	}
-	file_ctxfs_v1_session_proto_msgTypes[6].OneofWrappers = []any{
+	file_ctxfs_v1_session_proto_msgTypes[7].OneofWrappers = []any{
 		(*SessionResponse_Ready)(nil),
 		(*SessionResponse_Reply)(nil),
 		(*SessionResponse_Error)(nil),
 		(*SessionResponse_Refreshed)(nil),
 		(*SessionResponse_Closing)(nil),
 	}
-	file_ctxfs_v1_session_proto_msgTypes[12].OneofWrappers = []any{
+	file_ctxfs_v1_session_proto_msgTypes[13].OneofWrappers = []any{
 		(*HoldResponse_Held)(nil),
 		(*HoldResponse_Keepalive)(nil),
 	}
@@ -1284,7 +1366,7 @@ func file_ctxfs_v1_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_session_proto_rawDesc), len(file_ctxfs_v1_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

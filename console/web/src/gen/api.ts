@@ -1349,7 +1349,7 @@ export interface Exit {
 /**
  * Why a process ended.
  * - EXIT_REASON_UNSPECIFIED: Not known.
- * - EXIT_REASON_EXITED: The command exited, or a signal of its own ended it.
+ * - EXIT_REASON_EXITED: The command exited, or a signal of its own ended it. SIGPIPE is one, also after all callers have left.
  * - EXIT_REASON_TIMEOUT: It exceeded its time limit.
  * - EXIT_REASON_KILLED: Kill ended it, or the end of the Run call.
  * - EXIT_REASON_CONTEXT_CLOSED: The context was restored or deleted.
@@ -1663,6 +1663,8 @@ export interface FileVersion {
 
 /** Request of FollowOutput. */
 export interface FollowOutputRequest {
+  /** The process waits for this reader, as for the caller of Run: see ExecService. It implies follow. */
+  blocking?: boolean;
   /** Continues until the process ends. */
   follow?: boolean;
   /** The process. */
@@ -2897,10 +2899,11 @@ export type OnConflict =
   | "ON_CONFLICT_TAKE_WORKSPACE";
 
 /**
- * What happens to a process when the last Run or Attach that is connected to it ends without the process's exit and without detach.
+ * What happens to a process when the last Run or Attach that is connected to it ends early: without the process's exit and without detach.
  * - ON_DISCONNECT_UNSPECIFIED: As ON_DISCONNECT_KILL for Run, as ON_DISCONNECT_KEEP for Start.
- * - ON_DISCONNECT_KILL: The server kills the process. A process of Start is killed too if no caller attaches within 30 s.
- * - ON_DISCONNECT_KEEP: The process continues. FollowOutput and Attach return to it.
+ * - ON_DISCONNECT_KILL: The process gets SIGPIPE when it writes, and the server kills it 1 s later. A process of Start is ended too if no caller attaches within
+ * 30 s.
+ * - ON_DISCONNECT_KEEP: The process continues. FollowOutput and Attach return to it. If it is 4 MiB ahead of a reader that left, it first waits up to 30 s.
  */
 export type OnDisconnect =
   | "ON_DISCONNECT_UNSPECIFIED"

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/session.proto.
  */
 export const file_ctxfs_v1_session: GenFile = /*@__PURE__*/
-  fileDesc("ChZjdHhmcy92MS9zZXNzaW9uLnByb3RvEghjdHhmcy52MSKAAgoOU2Vzc2lvblJlcXVlc3QSCgoCaWQYASABKAQSJQoEb3BlbhgCIAEoCzIVLmN0eGZzLnYxLlNlc3Npb25PcGVuSAASJQoEY2FsbBgDIAEoCzIVLmN0eGZzLnYxLlNlc3Npb25DYWxsSAASKQoGY2FuY2VsGAQgASgLMhcuY3R4ZnMudjEuU2Vzc2lvbkNhbmNlbEgAEjYKDXJlZnJlc2hfdG9rZW4YBSABKAsyHS5jdHhmcy52MS5TZXNzaW9uUmVmcmVzaFRva2VuSAASJgoEYWxzbxgGIAMoCzIYLmN0eGZzLnYxLlNlc3Npb25SZXF1ZXN0QgkKB3JlcXVlc3QiRgoLU2Vzc2lvbk9wZW4SFwoPY2xpZW50X2luc3RhbmNlGAEgASgJEg0KBXRva2VuGAIgASgJEg8KB2JhdGNoZXMYAyABKAgiKwoLU2Vzc2lvbkNhbGwSDgoGbWV0aG9kGAEgASgJEgwKBGRhdGEYZCABKAwiHAoMU2Vzc2lvblJlcGx5EgwKBGRhdGEYZCABKAwiDwoNU2Vzc2lvbkNhbmNlbCIkChNTZXNzaW9uUmVmcmVzaFRva2VuEg0KBXRva2VuGAEgASgJIrkCCg9TZXNzaW9uUmVzcG9uc2USCgoCaWQYASABKAQSDAoEbW9yZRgCIAEoCBInCgVyZWFkeRgDIAEoCzIWLmN0eGZzLnYxLlNlc3Npb25SZWFkeUgAEicKBXJlcGx5GAQgASgLMhYuY3R4ZnMudjEuU2Vzc2lvblJlcGx5SAASJwoFZXJyb3IYBSABKAsyFi5jdHhmcy52MS5TZXNzaW9uRXJyb3JIABIvCglyZWZyZXNoZWQYBiABKAsyGi5jdHhmcy52MS5TZXNzaW9uUmVmcmVzaGVkSAASKwoHY2xvc2luZxgHIAEoCzIYLmN0eGZzLnYxLlNlc3Npb25DbG9zaW5nSAASJwoEYWxzbxgIIAMoCzIZLmN0eGZzLnYxLlNlc3Npb25SZXNwb25zZUIKCghyZXNwb25zZSLGAQoMU2Vzc2lvblJlYWR5EhcKD2NsaWVudF9pbnN0YW5jZRgBIAEoCRIPCgdyZXN1bWVkGAIgASgIEhUKDW1heF9pbl9mbGlnaHQYAyABKAUSEwoLbWF4X3dhdGNoZXMYBCABKAUSEwoLbWF4X2NvbnRlbnQYBSABKAUSEAoIZ3JhY2VfbXMYBiABKAMSEgoKY29udGV4dF9pZBgHIAEoCRISCgpleHBpcmVzX25zGAggASgDEhEKCXJlYWRfb25seRgJIAEoCCImChBTZXNzaW9uUmVmcmVzaGVkEhIKCmV4cGlyZXNfbnMYASABKAMi5QEKDFNlc3Npb25FcnJvchIMCgRjb2RlGAEgASgFEg8KB21lc3NhZ2UYAiABKAkSDgoGcmVhc29uGAMgASgJEjYKCG1ldGFkYXRhGAQgAygLMiQuY3R4ZnMudjEuU2Vzc2lvbkVycm9yLk1ldGFkYXRhRW50cnkSFgoOcmV0cnlfYWZ0ZXJfbXMYBSABKAMSJQoHZGV0YWlscxgGIAMoCzIULmdvb2dsZS5wcm90b2J1Zi5BbnkaLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjcKDlNlc3Npb25DbG9zaW5nEiUKBWVycm9yGAEgASgLMhYuY3R4ZnMudjEuU2Vzc2lvbkVycm9yIiYKC0hvbGRSZXF1ZXN0EhcKD2NsaWVudF9pbnN0YW5jZRgBIAEoCSJqCgxIb2xkUmVzcG9uc2USIgoEaGVsZBgBIAEoCzISLmN0eGZzLnYxLkhvbGRIZWxkSAASLAoJa2VlcGFsaXZlGAIgASgLMhcuY3R4ZnMudjEuSG9sZEtlZXBhbGl2ZUgAQggKBm5vdGljZSItCghIb2xkSGVsZBIPCgdyZXN1bWVkGAEgASgIEhAKCGdyYWNlX21zGAIgASgDIg8KDUhvbGRLZWVwYWxpdmVCL1otZ2l0aHViLmNvbS9jdHhmcy9jdHhmcy9wcm90by9jdHhmcy92MTtjdHhmc3YxYgZwcm90bzM", [file_google_protobuf_any]);
+  fileDesc("ChZjdHhmcy92MS9zZXNzaW9uLnByb3RvEghjdHhmcy52MSKrAgoOU2Vzc2lvblJlcXVlc3QSCgoCaWQYASABKAQSJQoEb3BlbhgCIAEoCzIVLmN0eGZzLnYxLlNlc3Npb25PcGVuSAASJQoEY2FsbBgDIAEoCzIVLmN0eGZzLnYxLlNlc3Npb25DYWxsSAASKQoGY2FuY2VsGAQgASgLMhcuY3R4ZnMudjEuU2Vzc2lvbkNhbmNlbEgAEjYKDXJlZnJlc2hfdG9rZW4YBSABKAsyHS5jdHhmcy52MS5TZXNzaW9uUmVmcmVzaFRva2VuSAASKQoGY3JlZGl0GAcgASgLMhcuY3R4ZnMudjEuU2Vzc2lvbkNyZWRpdEgAEiYKBGFsc28YBiADKAsyGC5jdHhmcy52MS5TZXNzaW9uUmVxdWVzdEIJCgdyZXF1ZXN0IkYKC1Nlc3Npb25PcGVuEhcKD2NsaWVudF9pbnN0YW5jZRgBIAEoCRINCgV0b2tlbhgCIAEoCRIPCgdiYXRjaGVzGAMgASgIIjsKC1Nlc3Npb25DYWxsEg4KBm1ldGhvZBgBIAEoCRIOCgZ3aW5kb3cYAiABKAMSDAoEZGF0YRhkIAEoDCIeCg1TZXNzaW9uQ3JlZGl0Eg0KBWJ5dGVzGAEgASgDIhwKDFNlc3Npb25SZXBseRIMCgRkYXRhGGQgASgMIg8KDVNlc3Npb25DYW5jZWwiJAoTU2Vzc2lvblJlZnJlc2hUb2tlbhINCgV0b2tlbhgBIAEoCSK5AgoPU2Vzc2lvblJlc3BvbnNlEgoKAmlkGAEgASgEEgwKBG1vcmUYAiABKAgSJwoFcmVhZHkYAyABKAsyFi5jdHhmcy52MS5TZXNzaW9uUmVhZHlIABInCgVyZXBseRgEIAEoCzIWLmN0eGZzLnYxLlNlc3Npb25SZXBseUgAEicKBWVycm9yGAUgASgLMhYuY3R4ZnMudjEuU2Vzc2lvbkVycm9ySAASLwoJcmVmcmVzaGVkGAYgASgLMhouY3R4ZnMudjEuU2Vzc2lvblJlZnJlc2hlZEgAEisKB2Nsb3NpbmcYByABKAsyGC5jdHhmcy52MS5TZXNzaW9uQ2xvc2luZ0gAEicKBGFsc28YCCADKAsyGS5jdHhmcy52MS5TZXNzaW9uUmVzcG9uc2VCCgoIcmVzcG9uc2UixgEKDFNlc3Npb25SZWFkeRIXCg9jbGllbnRfaW5zdGFuY2UYASABKAkSDwoHcmVzdW1lZBgCIAEoCBIVCg1tYXhfaW5fZmxpZ2h0GAMgASgFEhMKC21heF93YXRjaGVzGAQgASgFEhMKC21heF9jb250ZW50GAUgASgFEhAKCGdyYWNlX21zGAYgASgDEhIKCmNvbnRleHRfaWQYByABKAkSEgoKZXhwaXJlc19ucxgIIAEoAxIRCglyZWFkX29ubHkYCSABKAgiJgoQU2Vzc2lvblJlZnJlc2hlZBISCgpleHBpcmVzX25zGAEgASgDIuUBCgxTZXNzaW9uRXJyb3ISDAoEY29kZRgBIAEoBRIPCgdtZXNzYWdlGAIgASgJEg4KBnJlYXNvbhgDIAEoCRI2CghtZXRhZGF0YRgEIAMoCzIkLmN0eGZzLnYxLlNlc3Npb25FcnJvci5NZXRhZGF0YUVudHJ5EhYKDnJldHJ5X2FmdGVyX21zGAUgASgDEiUKB2RldGFpbHMYBiADKAsyFC5nb29nbGUucHJvdG9idWYuQW55Gi8KDU1ldGFkYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI3Cg5TZXNzaW9uQ2xvc2luZxIlCgVlcnJvchgBIAEoCzIWLmN0eGZzLnYxLlNlc3Npb25FcnJvciImCgtIb2xkUmVxdWVzdBIXCg9jbGllbnRfaW5zdGFuY2UYASABKAkiagoMSG9sZFJlc3BvbnNlEiIKBGhlbGQYASABKAsyEi5jdHhmcy52MS5Ib2xkSGVsZEgAEiwKCWtlZXBhbGl2ZRgCIAEoCzIXLmN0eGZzLnYxLkhvbGRLZWVwYWxpdmVIAEIICgZub3RpY2UiLQoISG9sZEhlbGQSDwoHcmVzdW1lZBgBIAEoCBIQCghncmFjZV9tcxgCIAEoAyIPCg1Ib2xkS2VlcGFsaXZlQi9aLWdpdGh1Yi5jb20vY3R4ZnMvY3R4ZnMvcHJvdG8vY3R4ZnMvdjE7Y3R4ZnN2MWIGcHJvdG8z", [file_google_protobuf_any]);
 
 /**
  * A client's message on a session: open first, once; then anything else.
@@ -83,6 +83,15 @@ export type SessionRequest = Message<"ctxfs.v1.SessionRequest"> & {
      */
     value: SessionRefreshToken;
     case: "refreshToken";
+  } | {
+    /**
+     * Lets the server send further responses of the call id, which has a window. An unknown id means that the call has ended, and is no
+     * error.
+     *
+     * @generated from field: ctxfs.v1.SessionCredit credit = 7;
+     */
+    value: SessionCredit;
+    case: "credit";
   } | { case: undefined; value?: undefined };
 
   /**
@@ -152,6 +161,15 @@ export type SessionCall = Message<"ctxfs.v1.SessionCall"> & {
   method: string;
 
   /**
+   * Bounds the responses of the call that the client has received and not used, in bytes of SessionReply.data: the server sends no further
+   * one while they are as many, and the RPC waits. The client sends credit for what it has used. 0 means no bound: a client that does not
+   * use the responses must then keep them. It has no effect on a unary RPC.
+   *
+   * @generated from field: int64 window = 2;
+   */
+  window: bigint;
+
+  /**
    * Its request, encoded; at most max_content and 64 KiB.
    *
    * @generated from field: bytes data = 100;
@@ -165,6 +183,27 @@ export type SessionCall = Message<"ctxfs.v1.SessionCall"> & {
  */
 export const SessionCallSchema: GenMessage<SessionCall> = /*@__PURE__*/
   messageDesc(file_ctxfs_v1_session, 2);
+
+/**
+ * Says that the client has used responses of a call.
+ *
+ * @generated from message ctxfs.v1.SessionCredit
+ */
+export type SessionCredit = Message<"ctxfs.v1.SessionCredit"> & {
+  /**
+   * How many bytes of SessionReply.data it has used since its last credit: 1 or more.
+   *
+   * @generated from field: int64 bytes = 1;
+   */
+  bytes: bigint;
+};
+
+/**
+ * Describes the message ctxfs.v1.SessionCredit.
+ * Use `create(SessionCreditSchema)` to create a new message.
+ */
+export const SessionCreditSchema: GenMessage<SessionCredit> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_session, 3);
 
 /**
  * A response of an RPC that the session called.
@@ -185,7 +224,7 @@ export type SessionReply = Message<"ctxfs.v1.SessionReply"> & {
  * Use `create(SessionReplySchema)` to create a new message.
  */
 export const SessionReplySchema: GenMessage<SessionReply> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 3);
+  messageDesc(file_ctxfs_v1_session, 4);
 
 /**
  * Ends a call.
@@ -200,7 +239,7 @@ export type SessionCancel = Message<"ctxfs.v1.SessionCancel"> & {
  * Use `create(SessionCancelSchema)` to create a new message.
  */
 export const SessionCancelSchema: GenMessage<SessionCancel> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 4);
+  messageDesc(file_ctxfs_v1_session, 5);
 
 /**
  * Goes on with another token.
@@ -221,7 +260,7 @@ export type SessionRefreshToken = Message<"ctxfs.v1.SessionRefreshToken"> & {
  * Use `create(SessionRefreshTokenSchema)` to create a new message.
  */
 export const SessionRefreshTokenSchema: GenMessage<SessionRefreshToken> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 5);
+  messageDesc(file_ctxfs_v1_session, 6);
 
 /**
  * The server's message on a session.
@@ -304,7 +343,7 @@ export type SessionResponse = Message<"ctxfs.v1.SessionResponse"> & {
  * Use `create(SessionResponseSchema)` to create a new message.
  */
 export const SessionResponseSchema: GenMessage<SessionResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 6);
+  messageDesc(file_ctxfs_v1_session, 7);
 
 /**
  * The session has begun.
@@ -381,7 +420,7 @@ export type SessionReady = Message<"ctxfs.v1.SessionReady"> & {
  * Use `create(SessionReadySchema)` to create a new message.
  */
 export const SessionReadySchema: GenMessage<SessionReady> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 7);
+  messageDesc(file_ctxfs_v1_session, 8);
 
 /**
  * The session now uses another token.
@@ -402,7 +441,7 @@ export type SessionRefreshed = Message<"ctxfs.v1.SessionRefreshed"> & {
  * Use `create(SessionRefreshedSchema)` to create a new message.
  */
 export const SessionRefreshedSchema: GenMessage<SessionRefreshed> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 8);
+  messageDesc(file_ctxfs_v1_session, 9);
 
 /**
  * Why a call failed: what a gRPC status with google.rpc.ErrorInfo says.
@@ -458,7 +497,7 @@ export type SessionError = Message<"ctxfs.v1.SessionError"> & {
  * Use `create(SessionErrorSchema)` to create a new message.
  */
 export const SessionErrorSchema: GenMessage<SessionError> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 9);
+  messageDesc(file_ctxfs_v1_session, 10);
 
 /**
  * Why the server ends a session: as the status that ends the stream.
@@ -479,7 +518,7 @@ export type SessionClosing = Message<"ctxfs.v1.SessionClosing"> & {
  * Use `create(SessionClosingSchema)` to create a new message.
  */
 export const SessionClosingSchema: GenMessage<SessionClosing> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 10);
+  messageDesc(file_ctxfs_v1_session, 11);
 
 /**
  * Request of Hold.
@@ -501,7 +540,7 @@ export type HoldRequest = Message<"ctxfs.v1.HoldRequest"> & {
  * Use `create(HoldRequestSchema)` to create a new message.
  */
 export const HoldRequestSchema: GenMessage<HoldRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 11);
+  messageDesc(file_ctxfs_v1_session, 12);
 
 /**
  * Response of Hold.
@@ -538,7 +577,7 @@ export type HoldResponse = Message<"ctxfs.v1.HoldResponse"> & {
  * Use `create(HoldResponseSchema)` to create a new message.
  */
 export const HoldResponseSchema: GenMessage<HoldResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 12);
+  messageDesc(file_ctxfs_v1_session, 13);
 
 /**
  * The lease is there.
@@ -566,7 +605,7 @@ export type HoldHeld = Message<"ctxfs.v1.HoldHeld"> & {
  * Use `create(HoldHeldSchema)` to create a new message.
  */
 export const HoldHeldSchema: GenMessage<HoldHeld> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 13);
+  messageDesc(file_ctxfs_v1_session, 14);
 
 /**
  * The lease lives.
@@ -581,5 +620,5 @@ export type HoldKeepalive = Message<"ctxfs.v1.HoldKeepalive"> & {
  * Use `create(HoldKeepaliveSchema)` to create a new message.
  */
 export const HoldKeepaliveSchema: GenMessage<HoldKeepalive> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 14);
+  messageDesc(file_ctxfs_v1_session, 15);
 
