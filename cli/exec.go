@@ -54,8 +54,9 @@ func (a *app) execCommand() *cobra.Command {
 		Use: "exec CONTEXT -- COMMAND [ARG...]", Short: "Run a command in a context, isolated from the rest of the machine", Args: usage(cobra.MinimumNArgs(2)),
 		Long: "Runs a command in a context. CONTEXT is an ID or a panel. The command sees the context's folder, the system's programs, a /tmp and a home of its own,\n" +
 			"and nothing else: no other file, no process, no network unless --profile or --network gives one. It never runs as root.\n\n" +
-			"The exit code is the command's; 124: it exceeded --time-limit; 125: ctxfs failed; 126: the program cannot be executed; 127: it was not found;\n" +
-			"128 and a number: that signal ended it. With --tty, all output is one stream.",
+			"The command waits for what reads its output, and gets SIGPIPE when that ends, unless --keep is given.\n\n" +
+			"The exit code is the command's; 124: it exceeded --time-limit; 125: ctxfs failed, or could not keep all output; 126: the program cannot be\n" +
+			"executed; 127: it was not found; 128 and a number: that signal ended it. With --tty, all output is one stream.",
 		Example: "  ctxfs exec panels/editor -- npm test\n  ctxfs exec panels/editor --profile packages -- npm ci\n" +
 			"  ctxfs exec panels/editor --detach --name dev --sandbox dev -- npm run dev\n  ctxfs exec -it panels/editor -- vim notes.md",
 	}
@@ -135,6 +136,7 @@ func (a *app) detached(ctx context.Context, c *client.Client, spec *ctxfsv1.Comm
 
 func (a *app) attached(ctx context.Context, c *client.Client, spec *ctxfsv1.Command, limit time.Duration) error {
 	var last *ctxfsv1.Process
+	var dropped int64
 	err := c.RunCommand(ctx, spec, func(m *ctxfsv1.RunResponse) error {
 		if p := m.GetStarted(); p != nil && spec.GetOpenStdin() {
 			// A read of standard input cannot be interrupted: it ends with the program.
@@ -143,6 +145,7 @@ func (a *app) attached(ctx context.Context, c *client.Client, spec *ctxfsv1.Comm
 		if m.GetExited() != nil {
 			last = m.GetExited()
 		}
+		dropped += m.GetOutput().GetDropped()
 		return a.writeOutput(m.GetOutput())
 	})
 	switch {
@@ -156,7 +159,11 @@ func (a *app) attached(ctx context.Context, c *client.Client, spec *ctxfsv1.Comm
 	if err := errors.Join(a.printRefusals(last), a.printUnkept(last), a.printRecorded(last)); err != nil {
 		return err
 	}
-	return exitOf(last, limit)
+	if err := exitOf(last, limit); err != nil || dropped == 0 {
+		return err
+	}
+	// What reads this output must not take it for all.
+	return &execFailure{fmt.Errorf("%s of the output are missing", size(dropped))}
 }
 
 // sendInput sends standard input to a process until one of them ends.
@@ -290,7 +297,8 @@ func (a *app) logsCommand() *cobra.Command {
 	req := &ctxfsv1.FollowOutputRequest{}
 	cmd := &cobra.Command{
 		Use: "logs PROCESS", Short: "Print the output of a command", Args: usage(cobra.ExactArgs(1)),
-		Long: "Prints what a command wrote, its standard output to standard output and its standard error to standard error. PROCESS is an ID or a name of 'ctxfs ps'.",
+		Long: "Prints what a command wrote, its standard output to standard output and its standard error to standard error. PROCESS is an ID or a name of 'ctxfs ps'.\n" +
+			"The command does not wait for it, as it does for 'ctxfs attach': the first 4 MiB and the last 12 MiB of each stream are kept.",
 	}
 	cmd.Flags().BoolVarP(&req.Follow, "follow", "f", false, "continue until the command ends, and exit with its code")
 	cmd.RunE = a.withHost(func(ctx context.Context, c *client.Client, args []string) error {

@@ -49,7 +49,8 @@ func (a *app) attachCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "attach PROCESS", Short: "Connect to a command that runs", Args: usage(cobra.ExactArgs(1)),
 		Long: "Shows what a command writes from now on, and exits with its code, or with 125 if ctxfs failed. PROCESS is an ID or a name of 'ctxfs ps'. A command in a terminal gets the\n" +
-			"keys; Ctrl-] leaves it running. The output from before is in 'ctxfs logs'; full-screen programs redraw.",
+			"keys; Ctrl-] leaves it running. The output from before is in 'ctxfs logs'; full-screen programs redraw. The command waits\n" +
+			"for what reads the output.",
 		Example: "  ctxfs attach dev",
 	}
 	cmd.Flags().BoolVarP(&interactive, "interactive", "i", false, "send standard input to a command that has no terminal")

@@ -55,13 +55,14 @@ func (p *Panel) Exec() Exec {
 
 func (c Exec) exec() ctxfsv1.ExecServiceClient { return ctxfsv1.NewExecServiceClient(c.to) }
 
-// RunCommand runs a command until it has ended, and calls report for each message: the start, the output, the exit. If ctx ends or report
-// fails, the server kills the command unless OnDisconnect keeps it. A command that it keeps is followed again, from where its output was,
-// if the server comes back within 30 s after the connection was lost, also after an upgrade.
+// RunCommand runs a command until it has ended, and calls report for each message: the start, the output, the exit. The command waits for
+// report, and no output is lost. If ctx ends or report fails, the command gets SIGPIPE, and the server kills it, unless OnDisconnect keeps it.
+// A command that it keeps is followed again, from where its output was, if the server comes back within 30 s after the connection was lost,
+// also after an upgrade.
 func (c Exec) RunCommand(ctx context.Context, cmd *ctxfsv1.Command, report func(*ctxfsv1.RunResponse) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	f := &followed{report: report, req: &ctxfsv1.FollowOutputRequest{Follow: true}}
+	f := &followed{report: report, req: &ctxfsv1.FollowOutputRequest{Follow: true, Blocking: true}}
 	stream, err := c.exec().Run(ctx, &ctxfsv1.RunRequest{Command: cmd})
 	if err == nil {
 		err = each(stream, f.take)
@@ -130,7 +131,8 @@ func (c Exec) StartCommand(ctx context.Context, cmd *ctxfsv1.Command) (*ctxfsv1.
 	return resp.GetProcess(), execError("exec", err)
 }
 
-// FollowOutput calls report for the output of a process, and for its exit if it has ended.
+// FollowOutput calls report for the output of a process, and for its exit if it has ended. The process does not wait for report, unless the
+// request is blocking: Output.Dropped counts what was missed.
 func (c Exec) FollowOutput(ctx context.Context, req *ctxfsv1.FollowOutputRequest, report func(*ctxfsv1.FollowOutputResponse) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -103,7 +103,7 @@ func (se *session) call(id uint64, c *ctxfsv1.SessionCall, rest []*ctxfsv1.Sessi
 	case len(c.GetData()) > maxContent+maxCallOverhead:
 		return false, se.reply(id, nil, nil, errTooMuchContent)
 	}
-	t := &task{method: r.method, long: !r.method.Short(), heavy: r.heavy, id: id, fd: r.fdOf(c.GetData())}
+	t := &task{method: r.method, long: !r.method.Short(), heavy: r.heavy, id: id, fd: r.fdOf(c.GetData()), window: newWindow(c.GetWindow())}
 	t.do = func(ctx context.Context, begin func(any), send func(*ctxfsv1.SessionResponse) error) (*ctxfsv1.SessionResponse, any, error) {
 		if r.stream != nil {
 			return &ctxfsv1.SessionResponse{}, nil, r.stream(r.impl, &callStream{ctx: ctx, rpc: r, data: c.GetData(), begin: begin, send: send})

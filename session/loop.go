@@ -206,6 +206,8 @@ func (se *session) handle(m *ctxfsv1.SessionRequest, rest []*ctxfsv1.SessionRequ
 	case *ctxfsv1.SessionRequest_Cancel:
 		se.cancel(m.GetId())
 		return false, nil
+	case *ctxfsv1.SessionRequest_Credit:
+		return false, se.credit(m.GetId(), r.Credit.GetBytes())
 	case *ctxfsv1.SessionRequest_RefreshToken:
 		return false, se.refresh(m.GetId(), r.RefreshToken.GetToken())
 	case *ctxfsv1.SessionRequest_Open:

@@ -29,6 +29,65 @@ type task struct {
 	cancel context.CancelFunc
 	// reply and content are the holds of the reply and of the request on the session's memory; nil when they are small.
 	reply, content *budget.Hold
+	// window is nil if the client has set none.
+	window *window
+}
+
+// window bounds the responses of a call that its client has not used.
+type window struct {
+	size int64
+
+	mu sync.Mutex
+	// left is how many bytes may be sent. The last response may exceed it.
+	left int64
+	// renewed is closed when left grows; nil when the call does not wait.
+	renewed chan struct{}
+}
+
+// newWindow returns a window of so many bytes; nil, which has no bound, if they are not positive.
+func newWindow(size int64) *window {
+	if size <= 0 {
+		return nil
+	}
+	size = min(size, 1<<40) // more is no bound, and must not overflow
+	return &window{size: size, left: size}
+}
+
+// take waits until a response of n bytes may be sent.
+func (w *window) take(ctx context.Context, n int) error {
+	for w != nil {
+		w.mu.Lock()
+		if w.left > 0 {
+			w.left -= int64(n)
+			w.mu.Unlock()
+			return nil
+		}
+		if w.renewed == nil {
+			w.renewed = make(chan struct{})
+		}
+		renewed := w.renewed
+		w.mu.Unlock()
+		select {
+		case <-renewed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// renew notes that the client has used n bytes.
+func (w *window) renew(n int64) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.left += min(n, w.size-w.left)
+	if w.renewed != nil {
+		close(w.renewed)
+		w.renewed = nil
+	}
 }
 
 // keep makes t the task that the receiver runs itself, unless its id or its handle is in use.
@@ -179,6 +238,9 @@ func (t *task) isWatch() bool { return t.method.Limit() == ctxfsv1.Limit_LIMIT_W
 func (se *session) run(t *task) {
 	for t != nil {
 		res, err := se.do(t, func(part *ctxfsv1.SessionResponse) error {
+			if err := t.window.take(t.ctx, len(part.GetReply().GetData())); err != nil {
+				return err
+			}
 			part.Id, part.More = t.id, true
 			return se.replies.send(part, nil)
 		})
@@ -224,6 +286,19 @@ func (se *session) cancel(id uint64) {
 	if t := se.underway[id]; t != nil {
 		t.cancel()
 	}
+}
+
+// credit renews the window of a task. If there is none, its reply was sent already.
+func (se *session) credit(id uint64, n int64) error {
+	if n < 1 {
+		return fserr.Invalid("credit of %d bytes", n)
+	}
+	se.mu.Lock()
+	defer se.mu.Unlock()
+	if t := se.underway[id]; t != nil {
+		t.window.renew(n)
+	}
+	return nil
 }
 
 const (

@@ -1,6 +1,6 @@
 import { findServer, makeDialer } from "#platform";
 import { callbacksOf, type CallbackFs } from "./fs/callbacks.js";
-import { Commands, type ExecOptions, type ProcessInfo, type RunningProcess } from "./exec/process.js";
+import { Commands, type AttachOptions, type ExecOptions, type ProcessInfo, type RunningProcess } from "./exec/process.js";
 import { exportArchive, importArchive, type ArchiveSource, type ArchiveSummary, type ExportOptions, type ImportOptions } from "./fs/archives.js";
 import { editFunctions, type EditFile, type ReadLines } from "./fs/edit.js";
 import { batchFunction, type Batch } from "./fs/batch.js";
@@ -74,7 +74,7 @@ export interface CtxFs extends FsPromises {
   /** Runs a command in the context, isolated from the rest of the machine. A panel needs the right: openPanel(id, { exec: true }). */
   exec(argv: readonly string[], options?: ExecOptions): RunningProcess;
   /** Follows a process that was started before: all that it wrote, and what it writes. */
-  attachProcess(id: string): RunningProcess;
+  attachProcess(id: string, options?: AttachOptions): RunningProcess;
   /** The processes of the context, newest first, those that ended lately too. */
   processes(): Promise<ProcessInfo[]>;
   /** Opens a site: a URL at which browsers read the context's files. The server needs --gateway. */
@@ -132,7 +132,7 @@ export function fsOver(caller: Caller, { pingEvery, contextId }: Pick<CreateOpti
     zones: { value: (options?: { measure?: boolean | undefined }) => listZones(caller, "", options) },
     clearZone: { value: (zone: string) => clearZone(caller, "", zone) },
     exec: { value: (argv: readonly string[], options?: ExecOptions) => commands.exec(argv, options) },
-    attachProcess: { value: (id: string) => commands.attach(id) },
+    attachProcess: { value: (id: string, options?: AttachOptions) => commands.attach(id, options) },
     processes: { value: () => commands.list() },
     openSite: { value: (options?: SiteOptions) => openSite(caller, fs, options) },
     disconnect: { value: () => caller.close() },

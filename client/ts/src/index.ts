@@ -2,7 +2,7 @@ export { connect, createFs, fsOver, type ContextInfo, type CreateOptions, type C
 export { ConnectionError } from "./errors/connection.js";
 export { CtxfsError, type GitRefusal } from "./errors/ctxfs.js";
 export type { SystemError } from "./errors/system.js";
-export { RunningProcess, type ExecLimits, type ExecOptions, type ExitReason, type ProcessExit, type ProcessInfo, type TerminalOptions } from "./exec/process.js";
+export { RunningProcess, type AttachOptions, type ExecLimits, type ExecOptions, type ExitReason, type ProcessExit, type ProcessInfo, type TerminalOptions } from "./exec/process.js";
 export { constants } from "./fs/constants.js";
 export { Dirent } from "#platform";
 export type { CallbackFs } from "./fs/callbacks.js";

@@ -1,7 +1,7 @@
 import { ConnectionError } from "../errors/connection.js";
 import { requireKnown } from "../errors/options.js";
 import { ExitReason as Reason, OnDisconnect, OutputStream, type Exit, type Output, type Process } from "../gen/ctxfs/v1/exec_pb.js";
-import type { Caller } from "../session/operations.js";
+import { Flow, type Caller } from "../session/operations.js";
 import { linesOf } from "./lines.js";
 import { OutputBuffer } from "./output.js";
 
@@ -108,6 +108,8 @@ const wideLimits = ["wallMs", "cpuMs", "fileBytes", "memoryBytes", "outputBytes"
 const smallLimits = ["processes", "openFiles", "cpuPercent"] as const;
 const optionNames = ["cwd", "env", "input", "stdin", "pty", "name", "labels", "keep", "limits", "profile", "sandbox", "checkpoint", "signal"] as const;
 
+/** How much output may wait to be read, in bytes, before the server waits, and the process with it. */
+const window = 1 << 20;
 /** How often, and after how many ms, a process that is kept is followed again. */
 const maxTries = 10, pause = 300;
 
@@ -133,28 +135,31 @@ function infoOf(p: Process): ProcessInfo {
   return { id, name, contextId, argv, cwd, startedMs: Number(p.startedNs / 1_000_000n), labels, exit: exit && exitOf(exit) };
 }
 
-type Event = { case: "started" | "exited"; value: Process } | { case: "output"; value: Output } | { case: undefined };
+interface Message { event: { case: "started" | "exited"; value: Process } | { case: "output"; value: Output } | { case: undefined } }
+
+/** Options of attachProcess. */
+export interface AttachOptions {
+  /** The process waits for this reader as for that of exec. Without it, a slow reader misses output. */
+  blocking?: boolean | undefined;
+}
 
 /** A process that exec or attachProcess follows. Its calls reject as those of files do, or with a CtxfsError (EXEC_UNAVAILABLE). */
 export class RunningProcess {
-  /** Standard output, or all output of a terminal. Output that is not read is kept up to 16 MiB. */
-  readonly stdout: ReadableStream<Uint8Array>;
-  /** Standard error. */
-  readonly stderr: ReadableStream<Uint8Array>;
   /** Writes to standard input, or types into the terminal. Closing it ends the input. */
   readonly stdin: WritableStream<string | Uint8Array>;
   /** Resolves when the process runs. */
   readonly started: Promise<ProcessInfo>;
-  /** Resolves when it has ended. */
+  /** Resolves when it has ended, and its output has come: a program that has asked for stdout or stderr reads it. */
   readonly exit: Promise<ProcessExit>;
   readonly #caller: Caller;
+  readonly #flow: Flow;
   readonly #outputs = [new OutputBuffer(), new OutputBuffer()] as const;
   #isStarted: (info: ProcessInfo) => void = () => undefined;
 
-  /** Follows the events of a call. Programs get theirs from exec and attachProcess. */
-  constructor(caller: Caller, events: AsyncIterable<{ event: Event }>, keep: boolean, id?: string) {
+  /** Follows the events of a call with a flow. Programs get theirs from exec and attachProcess. */
+  constructor(caller: Caller, flow: Flow, events: AsyncIterable<Message>, keep: boolean, id?: string) {
     this.#caller = caller;
-    [{ stream: this.stdout }, { stream: this.stderr }] = this.#outputs;
+    this.#flow = flow;
     let refused: (why: unknown) => void = () => undefined;
     this.started = new Promise((resolve, reject) => {
       this.#isStarted = resolve;
@@ -173,7 +178,20 @@ export class RunningProcess {
     });
   }
 
-  /** How many bytes of output were dropped: by the server, or since they were not read. */
+  /**
+   * Standard output, or all output of a terminal. From the first use of this property on it is a pipe: the process waits for its reader, and
+   * nothing is dropped. Output that is not asked for is kept up to 16 MiB.
+   */
+  get stdout(): ReadableStream<Uint8Array> {
+    return this.#outputs[0].stream;
+  }
+
+  /** Standard error, as stdout. */
+  get stderr(): ReadableStream<Uint8Array> {
+    return this.#outputs[1].stream;
+  }
+
+  /** How many bytes of output were dropped: by the server, or since they were not asked for. */
   get dropped(): number {
     return this.#outputs[0].dropped + this.#outputs[1].dropped;
   }
@@ -185,8 +203,8 @@ export class RunningProcess {
 
   /** Ends the process and everything that it started: SIGTERM, and after graceMs (5000 unless told) SIGKILL. Resolves when it has ended. */
   async kill(graceMs?: number): Promise<ProcessExit> {
-    await this.#caller.call("kill", { processId: await this.#id(), ...(graceMs === undefined ? {} : { graceMs: BigInt(graceMs) }) });
-    return this.exit;
+    const { process } = await this.#caller.call("kill", { processId: await this.#id(), ...(graceMs === undefined ? {} : { graceMs: BigInt(graceMs) }) });
+    return exitOf(process?.exit as Exit); // this.exit waits for a reader of the output
   }
 
   /** Sends a signal, by its Linux number: 2 is SIGINT. */
@@ -216,17 +234,18 @@ export class RunningProcess {
   }
 
   /** Reads events until the exit. A process that is kept is followed again after the connection was lost. */
-  async #follow(events: AsyncIterable<{ event: Event }>, keep: boolean): Promise<ProcessExit> {
+  async #follow(events: AsyncIterable<Message>, keep: boolean): Promise<ProcessExit> {
     let from = events;
     let known = "";
     for (let tries = 0; ; tries++) {
       try {
-        for await (const { event } of from) {
+        for await (const message of from) {
+          const { event } = message;
           tries = 0;
           if (event.case === "started") {
             known = event.value.processId;
             this.#isStarted(infoOf(event.value));
-          } else if (event.case === "output") this.#add(event.value);
+          } else if (event.case === "output") this.#add(event.value, () => { this.#flow.used(message); });
           else if (event.case === "exited") return exitOf(event.value.exit as Exit);
         }
         throw new ConnectionError("ECONNRESET", "the server ended the call without the exit of the process", true);
@@ -235,12 +254,12 @@ export class RunningProcess {
       }
       if (tries > 0) await new Promise((resolve) => { setTimeout(resolve, pause); });
       const [{ offset: stdoutOffset }, { offset: stderrOffset }] = this.#outputs;
-      from = this.#caller.parts("followOutput", { processId: known, stdoutOffset, stderrOffset, follow: true });
+      from = this.#caller.parts("followOutput", { processId: known, stdoutOffset, stderrOffset, blocking: true }, { flow: this.#flow });
     }
   }
 
-  #add({ stream, offset, dropped, data }: Output): void {
-    this.#outputs[stream === OutputStream.STDERR ? 1 : 0].push(data, offset, dropped);
+  #add({ stream, offset, dropped, data }: Output, used: () => void): void {
+    this.#outputs[stream === OutputStream.STDERR ? 1 : 0].push(data, offset, dropped, used);
   }
 }
 
@@ -262,15 +281,19 @@ export class Commands {
       limits: limitsOf(limits), profile, sandbox, checkpoint,
       onDisconnect: keep ? OnDisconnect.KEEP : OnDisconnect.KILL,
     };
-    const events = this.caller.parts("run", { command } as never, { signal });
-    const process = new RunningProcess(this.caller, events, keep);
+    const flow = new Flow(window);
+    const events = this.caller.parts("run", { command } as never, { signal, flow });
+    const process = new RunningProcess(this.caller, flow, events, keep);
     if (keep) killOn(signal, process);
     return process;
   }
 
   /** Follows a process that was started before, from its beginning. */
-  attach(id: string): RunningProcess {
-    return new RunningProcess(this.caller, this.caller.parts("followOutput", { processId: id, follow: true }), false, id);
+  attach(id: string, options: AttachOptions = {}): RunningProcess {
+    requireKnown(options, ["blocking"]);
+    const flow = new Flow(window);
+    const events = this.caller.parts("followOutput", { processId: id, follow: true, blocking: options.blocking ?? false }, { flow });
+    return new RunningProcess(this.caller, flow, events, false, id);
   }
 
   /** Lists the processes. */

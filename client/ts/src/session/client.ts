@@ -92,8 +92,11 @@ export class Client implements Caller {
     if (options?.signal?.aborted) stop.abort(options.signal.reason);
     const done = onAbort(options?.signal, (why) => { stop.abort(why); });
     const queue = new PartQueue<ResponseOf<K>>();
-    const onPart = (part: unknown): void => { queue.push(part as ResponseOf<K>); };
-    this.exchange(op, request, false, { ...options, signal: stop.signal, onPart }).then(() => { queue.end(); }, (why: unknown) => { queue.fail(why); });
+    const onPart = (part: unknown, used: () => void): void => {
+      options?.flow?.received(part as object, used);
+      queue.push(part as ResponseOf<K>);
+    };
+    this.exchange(op, request, false, { ...options, signal: stop.signal, onPart, window: options?.flow?.window }).then(() => { queue.end(); }, (why: unknown) => { queue.fail(why); });
     try {
       yield* queue;
     } catch (why) {

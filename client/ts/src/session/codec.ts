@@ -8,19 +8,21 @@ import { methodOf, type Body } from "./requests.js";
 import { Reader, sizeOfVarint } from "./wire.js";
 
 /** The fields of SessionRequest, SessionCall and SessionReply that are written or read by hand. */
-const callField = 3, methodField = 1, dataField = 100;
+const callField = 3, methodField = 1, windowField = 2, dataField = 100;
 
-/** Encodes a SessionRequest that calls the RPC of operation op, given its encoded request. */
-export function encodeCall(id: number, op: OpName, { head, content }: Body): Uint8Array {
+/** Encodes a SessionRequest that calls the RPC of operation op, given its encoded request. window is 0 for none. */
+export function encodeCall(id: number, op: OpName, { head, content }: Body, window = 0): Uint8Array {
   const method = methodOf(op);
   const length = head.length + content.length;
-  const inner = sizeOfField(methodField, method.length) + sizeOfField(dataField, length);
+  const inner = sizeOfField(methodField, method.length) + (window > 0 ? 1 + sizeOfVarint(window) : 0) + sizeOfField(dataField, length);
   const out = new Uint8Array(sizeOfVarint(id) + 1 + sizeOfField(callField, inner));
   let at = put(out, 0, 1 << 3, id);
   at = put(out, at, (callField << 3) | 2, inner);
   at = put(out, at, (methodField << 3) | 2, method.length);
   out.set(method, at);
-  at = put(out, at + method.length, (dataField << 3) | 2, length);
+  at += method.length;
+  if (window > 0) at = put(out, at, windowField << 3, window);
+  at = put(out, at, (dataField << 3) | 2, length);
   out.set(head, at);
   if (content.length > 0) out.set(content, at + head.length);
   return out;
@@ -35,6 +37,11 @@ export function encodeOpen(clientInstance: string, token: string): Uint8Array {
 /** Encodes a cancel of operation id. */
 export function encodeCancel(id: number): Uint8Array {
   return toBinary(SessionRequestSchema, create(SessionRequestSchema, { id: BigInt(id), request: { case: "cancel", value: {} } }));
+}
+
+/** Encodes a credit for operation id. */
+export function encodeCredit(id: number, bytes: number): Uint8Array {
+  return toBinary(SessionRequestSchema, create(SessionRequestSchema, { id: BigInt(id), request: { case: "credit", value: { bytes: BigInt(bytes) } } }));
 }
 
 /** Encodes a refresh_token. */

@@ -42,6 +42,27 @@ export interface CallOptions {
   numbers?: boolean | undefined;
   /** The process may end while it is under way. */
   background?: boolean | undefined;
+  /** Has the server wait until the parts of the result are used. Without it, parts that the consumer has not asked for are kept in memory. */
+  flow?: Flow | undefined;
+}
+
+/** Bounds the parts of a result that were received and not used. It is for one call after the other. */
+export class Flow {
+  readonly #received = new WeakMap<object, () => void>();
+
+  /** Has the server send no further part while as many bytes, encoded, are not used. */
+  constructor(readonly window: number) {}
+
+  /** The session's: a part has come, and used is to be called when it was used. */
+  received(part: object, used: () => void): void {
+    this.#received.set(part, used);
+  }
+
+  /** The consumer's: a part was used. It has no effect the second time. */
+  used(part: object): void {
+    this.#received.get(part)?.();
+    this.#received.delete(part);
+  }
 }
 
 /** The services, as one identity calls them. All functions of the fs object and of reviews are made of this. */

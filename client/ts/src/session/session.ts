@@ -24,8 +24,10 @@ export class Broken {
 
 /** What may be said of a request besides. */
 export interface ExchangeOptions extends DecodeOptions {
-  /** Called with each part of a result that comes in parts. */
-  onPart?: ((part: unknown) => void) | undefined;
+  /** Called with each part of a result that comes in parts. With a window, used is to be called when the part was used. */
+  onPart?: ((part: unknown, used: () => void) => void) | undefined;
+  /** The server sends no further part while as many bytes, encoded, are not used. */
+  window?: number | undefined;
   /** The process may end while this is under way. */
   background?: boolean | undefined;
 }
@@ -35,6 +37,8 @@ export class Exchange implements Outgoing {
   /** The session's: its number and its form on the wire, once it may be sent, and whether it was. */
   id = 0;
   message: Uint8Array = nothing;
+  /** How many bytes of parts were used since the last credit. */
+  used = 0;
   sent = false;
 
   /**
@@ -48,7 +52,7 @@ export class Exchange implements Outgoing {
 
   /** The request as it travels; its content is the caller's until then. */
   encode(contextId: string): Uint8Array {
-    return codec.encodeCall(this.id, this.op, encodeRequest(this.op, this.request, contextId));
+    return codec.encodeCall(this.id, this.op, encodeRequest(this.op, this.request, contextId), this.options.window);
   }
 
   /** Turns a reply into what resolve is given. */
@@ -205,8 +209,20 @@ export class Session {
 
   private deliver(pending: Exchange, reply: codec.Reply): void {
     if (reply.kind === codec.kinds.error) pending.reject(new Refusal(codec.errorOf(reply)));
-    else if (reply.more) pending.options.onPart?.(pending.decode(reply));
+    else if (reply.more) {
+      const size = reply.to - reply.from;
+      pending.options.onPart?.(pending.decode(reply), () => { this.used(pending, size); });
+    }
     else pending.resolve(pending.options.onPart ? undefined : pending.decode(reply)); // the last message holds no part
+  }
+
+  /** Gives credit for a part that was used. Half a window goes at once: the server never waits while all parts are used. */
+  private used(pending: Exchange, size: number): void {
+    const { window } = pending.options;
+    pending.used += size;
+    if (window === undefined || pending.used < window / 2 || this.pending.get(pending.id) !== pending) return;
+    this.outbox.push({ message: codec.encodeCredit(pending.id, pending.used), sent: false });
+    pending.used = 0;
   }
 
   private end(why: EndReason): void {

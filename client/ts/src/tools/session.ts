@@ -124,7 +124,9 @@ async function spawned(start: (options: OnCommand, stdin: boolean) => RunningPro
   let ended = false;
   exit.then(() => { ended = true; }, () => { ended = true; });
   return {
-    stdout: process.stdout, stderr: process.stderr, ...(options.stdin ? { stdin: process.stdin } : {}),
+    get stdout() { return process.stdout; }, // a stream that is asked for must be read
+    get stderr() { return process.stderr; },
+    ...(options.stdin ? { stdin: process.stdin } : {}),
     wait: async () => ({ exitCode: await exit }),
     kill: async () => {
       await process.kill().catch((error: unknown) => { if (!ended) throw error; });
