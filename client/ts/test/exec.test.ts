@@ -1,9 +1,11 @@
+import { createHash } from "node:crypto";
 import { access, chmod, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { getuid } from "node:process";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, CtxfsError, type CheckEvent, type CtxFs } from "../src/index.js";
 import { startServer } from "../src/server/index.js";
+import { startProxy } from "./proxy.js";
 import { startTestServer, type TestServer } from "./serve.js";
 
 let server: TestServer;
@@ -163,17 +165,89 @@ test("a process that is kept outlives its connection, and one that is not ends w
   if (why !== "") return context.skip(why);
   const [first, second] = [await panelFs("panels/kept", "--exec"), await panelFs("panels/kept", "--exec")];
   const script = ["sh", "-c", "echo begun; read line; echo $line"];
-  const [kept, lost] = [first.exec(script, { stdin: "stream", keep: true }), first.exec(script, { stdin: "stream" })];
+  const [kept, lost] = [first.exec(script, { stdin: "stream", keep: true }), first.exec(["cat"], { stdin: "stream" })];
   const [{ id }, { id: gone }] = [await kept.started, await lost.started];
   await first.disconnect();
   await expect(lost.exit).rejects.toThrow();
-  expect((await second.attachProcess(gone).exit).reason).toBe("killed");
+  expect(await second.attachProcess(gone).exit).toMatchObject({ reason: "killed" });
   const again = second.attachProcess(id);
   const writer = again.stdin.getWriter();
   await writer.write("back\n");
   expect(await textOf(again.stdout)).toBe("begun\nback\n");
   expect((await again.exit).code).toBe(0);
   await second.disconnect();
+});
+
+/** A command that writes 32 MiB, twice what is kept for a stream that nobody reads. */
+const numbers = "seq 1 99999999999 | head -c 33554432";
+
+/** The SHA-256 of what a stream has. after is called after each MiB: a slow reader is as slow as that. */
+async function sumOf(stream: ReadableStream<Uint8Array>, after: (mib: number) => Promise<unknown>): Promise<string> {
+  const hash = createHash("sha256");
+  let size = 0;
+  for await (const chunk of stream) {
+    hash.update(chunk);
+    const mib = (size + chunk.length) >> 20;
+    if (mib !== size >> 20) await after(mib);
+    size += chunk.length;
+  }
+  return hash.digest("hex");
+}
+
+onTransports("a slow reader gets all output, and delays nothing else", async (fs) => {
+  const want = (await textOf(fs.exec(["sh", "-c", `${numbers} | sha256sum`]).stdout)).slice(0, 64);
+  const p = fs.exec(["sh", "-c", numbers]);
+  const { stdout } = p;
+  const { id } = await p.started;
+  for (const same of [numbers, numbers]) await fs.exec(["sh", "-c", same]).exit; // nobody reads these
+  expect((await fs.processes()).find((info) => info.id === id)?.exit, "a process that waits for its reader has ended").toBeUndefined();
+  expect(await sumOf(stdout, async () => {
+    await fs.stat("/"); // on the same connection
+    await new Promise((resolve) => { setTimeout(resolve, 10); });
+  })).toBe(want);
+  expect(p.dropped).toBe(0);
+  expect(await p.exit).toEqual({ code: 0, reason: "exited", detail: "" });
+});
+
+onTransports("a stream that the program has not asked for delays no command", async (fs) => {
+  const p = fs.exec(["sh", "-c", `${numbers} >&2; echo done`]);
+  expect(await textOf(p.stdout)).toBe("done\n");
+  expect((await p.exit).code).toBe(0);
+  expect(p.dropped).toBeGreaterThanOrEqual(16 << 20); // what does not fit is dropped by messages
+});
+
+onTransports("a command ends when its reader takes nothing, and when it has gone", async (fs) => {
+  const p = fs.exec(["yes"]);
+  const reader = p.stdout.getReader();
+  await reader.read();
+  await fs.exec(["sh", "-c", numbers]).exit; // meanwhile the other one waits
+  expect((await p.kill(0)).reason).toBe("killed");
+  await reader.cancel();
+  await p.exit;
+  const stop = new AbortController();
+  const gone = fs.exec(["yes"], { signal: stop.signal });
+  const { id } = await gone.started;
+  await gone.stdout.getReader().read();
+  stop.abort();
+  await expect(gone.exit).rejects.toMatchObject({ name: "AbortError" });
+  expect(await fs.attachProcess(id).exit).toMatchObject({ code: 141, reason: "exited" }); // SIGPIPE
+});
+
+test("a reader that loses its connection gets all output of a command that is kept", async (context) => {
+  if (why !== "") return context.skip(why);
+  const proxy = await startProxy(server.socket);
+  const { token } = await server.openPanel("panels/cut", "--exec");
+  const fs = await connect({ address: proxy.address, token });
+  const want = (await textOf(fs.exec(["sh", "-c", `${numbers} | sha256sum`]).stdout)).slice(0, 64);
+  const p = fs.exec(["sh", "-c", numbers], { keep: true });
+  expect(await sumOf(p.stdout, async (mib) => {
+    if (mib % 8 === 1) proxy.cut();
+    await new Promise((resolve) => { setTimeout(resolve, 10); });
+  })).toBe(want);
+  expect(p.dropped).toBe(0);
+  expect((await p.exit).code).toBe(0);
+  await fs.disconnect();
+  await proxy.close();
 });
 
 test("output that nobody reads is bounded and counted", async (context) => {
