@@ -1,13 +1,18 @@
 package cli_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/ctxfs/ctxfs/internal/clocktest"
+	"github.com/ctxfs/ctxfs/internal/outputtest"
 	"github.com/ctxfs/ctxfs/internal/servertest"
 	"github.com/ctxfs/ctxfs/server"
 )
@@ -124,5 +129,70 @@ func TestProfilesFromTheShell(t *testing.T) {
 	checkCommand(t, commands, types, "explain-exec", s.ok("--json", "explain-exec", "panels/a", "--", "true"))
 	if got := s.ok("exec-profiles"); !regexp.MustCompile(`(?m)^offline +no network +none$`).MatchString(got) {
 		t.Errorf("exec-profiles printed %s", got)
+	}
+}
+
+// process is what 'ctxfs ps --json' says.
+type process struct {
+	StdoutBytes int64 `json:"stdoutBytes"`
+	Exit        *struct {
+		Code   int    `json:"code"`
+		Reason string `json:"reason"`
+	} `json:"exit"`
+}
+
+// process returns the newest process.
+func (s *shell) process() process {
+	s.t.Helper()
+	var list []process
+	if err := json.Unmarshal([]byte(s.ok("ps", "-a", "--json")), &list); err != nil || len(list) == 0 {
+		s.t.Fatal(list, err)
+	}
+	return list[0]
+}
+
+// TestExecIsAPipe runs the program with its output in a pipe whose reader is slow, and whose reader leaves.
+func TestExecIsAPipe(t *testing.T) {
+	s := execShell(t)
+	begin := func(script string) (*exec.Cmd, io.ReadCloser) {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "exec", "panels/a", "--", "sh", "-c", script)
+		cmd.Dir, cmd.Stderr, cmd.Env = s.dir, os.Stderr, append(os.Environ(), programEnv+"=1")
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cmd, out
+	}
+	const size, every = 32 << 20, 8 << 20
+	script, want := outputtest.Numbers(size)
+	cmd, out := begin(script)
+	h := sha256.New()
+	for got := int64(0); ; {
+		n, err := io.CopyN(h, out, every)
+		if got += n; err != nil {
+			break
+		}
+		clocktest.Await(t, "the command is as far ahead as it may be", func() bool { return s.process().StdoutBytes >= min(size, got+outputtest.Ahead) })
+	}
+	if err := cmd.Wait(); err != nil || outputtest.Sum(h) != want {
+		t.Errorf("a slow reader gets other output, %v", err)
+	}
+
+	cmd, out = begin("yes")
+	if _, err := io.ReadFull(out, make([]byte, 1000)); err != nil {
+		t.Error(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "broken pipe") {
+		t.Errorf("ctxfs exec ended with %v", err)
+	}
+	clocktest.Await(t, "the command has ended", func() bool { return s.process().Exit != nil })
+	if exit := s.process().Exit; exit.Code != 141 || exit.Reason != "exited" {
+		t.Errorf("the command ended with %+v", exit)
 	}
 }

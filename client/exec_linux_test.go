@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"crypto/sha256"
 	"errors"
 	"io"
 	"os"
@@ -10,28 +11,37 @@ import (
 
 	"github.com/ctxfs/ctxfs/client"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/clocktest"
+	"github.com/ctxfs/ctxfs/internal/outputtest"
 	"github.com/ctxfs/ctxfs/internal/servertest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/server"
 )
 
-// execPanel opens a panel on a server of the test's own. It skips the test where commands cannot be isolated.
-func execPanel(t *testing.T, id string, opts ...client.PanelOption) *client.Panel {
+// execWorkspace makes a workspace for a server that runs commands. It skips the test where commands cannot be isolated.
+func execWorkspace(t *testing.T) (ws string, settings func(*server.Config)) {
 	t.Helper()
-	ws := servertest.Workspace(t)
+	ws = servertest.Workspace(t)
 	for _, dir := range []string{ws, filepath.Dir(ws)} { // the user of commands passes through them
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	address := servertest.Start(t, ws, func(cfg *server.Config) {
+	return ws, func(cfg *server.Config) {
 		if os.Geteuid() == 0 {
 			cfg.ExecUser = "4321:4321"
 		}
 		if err := server.ExecRefusal(t.Context(), *cfg, ws); err != nil {
 			t.Skip(err)
 		}
-	})
+	}
+}
+
+// execPanel opens a panel on a server of the test's own. It skips the test where commands cannot be isolated.
+func execPanel(t *testing.T, id string, opts ...client.PanelOption) *client.Panel {
+	t.Helper()
+	ws, settings := execWorkspace(t)
+	address := servertest.Start(t, ws, settings)
 	c, err := client.Dial(t.Context(), client.WithAddress(address), client.WithGetenv(func(string) string { return "" }))
 	if err != nil {
 		t.Fatal(err)
@@ -134,5 +144,50 @@ func TestPanelWithoutTheRightRunsNothing(t *testing.T) {
 	}
 	if list, err := exec.Processes(t.Context(), "", false); err == nil {
 		t.Errorf("it sees processes: %v", list)
+	}
+}
+
+// TestSlowReportGetsAllOutput runs a command with a report that takes output only when the command waits, and loses its connection.
+func TestSlowReportGetsAllOutput(t *testing.T) {
+	t.Parallel()
+	ws, settings := execWorkspace(t)
+	p := newProxy(t, servertest.Start(t, ws, settings))
+	c, err := client.Dial(t.Context(), client.WithAddress(p.address()), client.WithGetenv(func(string) string { return "" }))
+	must(t, err)
+	panel, err := c.OpenPanel(t.Context(), "panels/a", client.CanExec())
+	must(t, err)
+	t.Cleanup(func() { must(t, errors.Join(panel.Close(), c.Close())) })
+	exec := panel.Exec()
+	const size, every = 40 << 20, 4 << 20
+	script, want := outputtest.Numbers(size)
+	for name, on := range map[string]ctxfsv1.OnDisconnect{"one connection": ctxfsv1.OnDisconnect_ON_DISCONNECT_KILL, "lost connections": ctxfsv1.OnDisconnect_ON_DISCONNECT_KEEP} {
+		h, got, id := sha256.New(), int64(0), ""
+		var exit *ctxfsv1.Exit
+		cmd := &ctxfsv1.Command{Argv: []string{"sh", "-c", script}, OnDisconnect: on}
+		err := exec.RunCommand(t.Context(), cmd, func(m *ctxfsv1.RunResponse) error {
+			if m.GetStarted() != nil {
+				id = m.GetStarted().GetProcessId()
+			}
+			exit = m.GetExited().GetExit()
+			data := m.GetOutput().GetData()
+			if m.GetOutput().GetDropped() > 0 {
+				t.Errorf("%s: output before %d was dropped", name, m.GetOutput().GetOffset())
+			}
+			h.Write(data)
+			if got += int64(len(data)); got/every == (got-int64(len(data)))/every {
+				return nil
+			}
+			clocktest.Await(t, "the command is as far ahead as it may be", func() bool {
+				now, err := exec.GetProcess(t.Context(), id)
+				return err == nil && now.GetStdoutBytes() >= min(size, got+outputtest.Ahead)
+			})
+			if on == ctxfsv1.OnDisconnect_ON_DISCONNECT_KEEP && got/every%4 == 1 {
+				p.cut()
+			}
+			return nil
+		})
+		if err != nil || outputtest.Sum(h) != want || exit.GetCode() != 0 {
+			t.Errorf("%s: got %d of %d bytes, and not the same; %v, %v", name, got, size, exit, err)
+		}
 	}
 }

@@ -4,14 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
-	"hash"
 	"runtime"
-	"strconv"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/internal/outputtest"
 )
 
 // numbersSize is how much output the tests of this file read, in bytes.
@@ -21,24 +20,6 @@ func numbersSize() int64 {
 	}
 	return 1 << 30
 }
-
-// numbers is a script that writes so many bytes of the numbers from 1 on, a line each.
-func numbers(size int64) string { return fmt.Sprintf("seq 1 99999999999 | head -c %d", size) }
-
-// numbersSum is the SHA-256 of that output.
-func numbersSum(size int64) string {
-	h := sha256.New()
-	var line []byte
-	for i := int64(1); size > 0; i++ {
-		line = append(strconv.AppendInt(line[:0], i, 10), '\n')
-		line = line[:min(int64(len(line)), size)]
-		size -= int64(len(line))
-		h.Write(line)
-	}
-	return sum(h)
-}
-
-func sum(h hash.Hash) string { return fmt.Sprintf("%x", h.Sum(nil)) }
 
 // awaitWritten waits until a process has written so many bytes to standard output.
 func (s *site) awaitWritten(p *Process, n int64) {
@@ -55,9 +36,6 @@ func (s *site) awaitWritten(p *Process, n int64) {
 	}
 }
 
-// leastAhead is how far a process that waits for a reader is ahead of it at least, in bytes: one more read of its pipe has no room.
-const leastAhead = window - 64<<10
-
 // stalled begins a process, and a blocking reader that takes nothing before its context ends. It returns when the process waits.
 func (s *site) stalled(cmd Command) (p *Process, end func()) {
 	s.t.Helper()
@@ -70,7 +48,7 @@ func (s *site) stalled(cmd Command) (p *Process, end func()) {
 			return ctx.Err()
 		})
 	}()
-	s.awaitWritten(p, leastAhead)
+	s.awaitWritten(p, outputtest.Ahead)
 	return p, func() {
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -83,13 +61,13 @@ func (s *site) stalled(cmd Command) (p *Process, end func()) {
 func TestSlowReaderGetsAllOutput(t *testing.T) { // not beside other tests: it counts what the process allocates
 	s := newSite(t, "copy")
 	size, h := numbersSize(), sha256.New()
-	want := numbersSum(size)
+	script, want := outputtest.Numbers(size)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	p := s.begin(Command{Argv: []string{"sh", "-c", numbers(size)}, Awaited: true})
+	p := s.begin(Command{Argv: []string{"sh", "-c", script}, Awaited: true})
 	var got int64
 	err := p.Output(t.Context(), [2]int64{}, Blocking, func(o Output) error {
-		s.awaitWritten(p, min(size, o.Offset+leastAhead))
+		s.awaitWritten(p, min(size, o.Offset+outputtest.Ahead))
 		if n := p.Written(Stdout); n > o.Offset+window {
 			t.Fatalf("the process is %d bytes ahead", n-o.Offset)
 		}
@@ -98,7 +76,7 @@ func TestSlowReaderGetsAllOutput(t *testing.T) { // not beside other tests: it c
 		return nil
 	})
 	runtime.ReadMemStats(&after)
-	if err != nil || got != size || sum(h) != want {
+	if err != nil || got != size || outputtest.Sum(h) != want {
 		t.Errorf("got %d of %d bytes, and not the same: %v", got, size, err)
 	}
 	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 32<<20 {
@@ -110,9 +88,8 @@ func TestSlowReaderGetsAllOutput(t *testing.T) { // not beside other tests: it c
 func TestSlowestBlockingReaderGoverns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "copy")
-	size := int64(48 << 20)
-	p := s.begin(Command{Argv: []string{"sh", "-c", numbers(size)}, Awaited: true})
-	want := numbersSum(size)
+	script, want := outputtest.Numbers(48 << 20)
+	p := s.begin(Command{Argv: []string{"sh", "-c", script}, Awaited: true})
 	type result struct {
 		sum     string
 		dropped int64
@@ -128,7 +105,7 @@ func TestSlowestBlockingReaderGoverns(t *testing.T) {
 				dropped += o.Dropped
 				return nil
 			})
-			done <- result{sum(h), dropped, err}
+			done <- result{outputtest.Sum(h), dropped, err}
 		}()
 		return done
 	}
@@ -146,7 +123,7 @@ func TestSlowestBlockingReaderGoverns(t *testing.T) {
 		}
 	})
 	fast := read(Blocking, func(o Output) {
-		if o.Offset+int64(len(o.Data)) >= leastAhead {
+		if o.Offset+int64(len(o.Data)) >= outputtest.Ahead {
 			select {
 			case far <- struct{}{}:
 			default:
@@ -271,7 +248,8 @@ func TestReaderThatComesBackMissesNothing(t *testing.T) {
 	s := newSite(t, "copy")
 	s.awayTime = waitTime
 	const size, lost = 40 << 20, 6 << 20
-	p := s.begin(Command{Argv: []string{"sh", "-c", numbers(size)}, Awaited: true})
+	script, want := outputtest.Numbers(size)
+	p := s.begin(Command{Argv: []string{"sh", "-c", script}, Awaited: true})
 	h := sha256.New()
 	var at int64
 	for _, until := range []int64{0, 12 << 20, 20 << 20, size} {
@@ -293,7 +271,7 @@ func TestReaderThatComesBackMissesNothing(t *testing.T) {
 		})
 		cancel()
 		if until < size {
-			s.awaitWritten(p, sent+leastAhead)
+			s.awaitWritten(p, sent+outputtest.Ahead)
 			if n := p.Written(Stdout); n > sent+window {
 				t.Errorf("it does not wait for its reader: %d bytes ahead", n-sent)
 			}
@@ -301,7 +279,7 @@ func TestReaderThatComesBackMissesNothing(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if sum(h) != numbersSum(size) {
+	if outputtest.Sum(h) != want {
 		t.Errorf("%d bytes, and not the same", at)
 	}
 }
@@ -311,11 +289,11 @@ func TestProcessWaitsForFirstReader(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "copy")
 	s.awayTime = waitTime
-	const size = 24 << 20
-	script := Command{Argv: []string{"sh", "-c", numbers(size)}, KillAlone: true}
-	p := s.begin(script)
-	s.awaitWritten(p, leastAhead)
-	s.result(s.start(numbers(size)))
+	script, want := outputtest.Numbers(24 << 20)
+	cmd := Command{Argv: []string{"sh", "-c", script}, KillAlone: true}
+	p := s.begin(cmd)
+	s.awaitWritten(p, outputtest.Ahead)
+	s.result(s.start(script))
 	if n := p.Written(Stdout); n > window {
 		t.Errorf("it wrote %d bytes without a reader", n)
 	}
@@ -325,11 +303,11 @@ func TestProcessWaitsForFirstReader(t *testing.T) {
 	if err := p.Output(t.Context(), [2]int64{}, Blocking, func(o Output) error {
 		h.Write(o.Data)
 		return nil
-	}); err != nil || sum(h) != numbersSum(size) {
+	}); err != nil || outputtest.Sum(h) != want {
 		t.Errorf("a reader that comes late misses output, %v", err)
 	}
 
-	script.KillAlone = false
+	cmd.KillAlone = false
 	detach := func(p *Process, cause error) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		if err := p.Output(ctx, [2]int64{}, Blocking, func(Output) error {
@@ -339,13 +317,13 @@ func TestProcessWaitsForFirstReader(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	p = s.begin(script)
+	p = s.begin(cmd)
 	detach(p, ErrDetached)
 	s.wantReason(p, Exited)
 
 	s = newSite(t, "copy")
 	s.awayTime = time.Millisecond
-	p = s.begin(script)
+	p = s.begin(cmd)
 	detach(p, nil)
 	s.wantReason(p, Exited)
 }

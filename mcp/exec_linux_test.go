@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,6 +34,12 @@ func TestCommands(t *testing.T) {
 		got := m.ok("exec", object{"command": "seq 100000; echo end"})
 		if len(got) > 70<<10 || !strings.HasPrefix(got, "exit code 0\n[") || !strings.HasSuffix(got, "\n100000\nend\n") {
 			m.t.Errorf("a long output has %d bytes: %.100q", len(got), got)
+		}
+		const size = 40 << 20 // more than the server keeps
+		got = m.ok("exec", object{"command": fmt.Sprintf("head -c %d /dev/zero | tr '\\0' Z", size)})
+		shown := strings.Count(got, "Z")
+		if want := fmt.Sprintf("exit code 0\n[%d bytes before this are left out", size-shown); shown < 1<<10 || !strings.HasPrefix(got, want) {
+			m.t.Errorf("of a longer one it says %.100q, want %q", got, want)
 		}
 	}, client.CanExec())
 }

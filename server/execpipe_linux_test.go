@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"strconv"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -13,29 +12,17 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/outputtest"
 	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 const (
-	// ahead is how far a command may be ahead of its reader, and window how much of it a session's client takes without credit.
-	ahead, window = 4 << 20, 1 << 20
+	// window is how much a session's client takes without credit, in bytes.
+	window = 1 << 20
 	// onTheWay is how much output connections may hold between a command and its reader, in bytes.
 	onTheWay = 8 << 20
 )
-
-// numbers is a command that writes so many bytes of the numbers from 1 on, and their SHA-256.
-func numbers(size int) (cmd *ctxfsv1.Command, want string) {
-	h := sha256.New()
-	var line []byte
-	for i, left := int64(1), size; left > 0; i++ {
-		line = append(strconv.AppendInt(line[:0], i, 10), '\n')
-		line = line[:min(len(line), left)]
-		left -= len(line)
-		h.Write(line)
-	}
-	return inShell(fmt.Sprintf("seq 1 99999999999 | head -c %d", size)), fmt.Sprintf("%x", h.Sum(nil))
-}
 
 // writtenBy is how much a process has written to standard output, in bytes.
 func writtenBy(t *testing.T, c ctxfsv1.ExecServiceClient, id string) int {
@@ -124,13 +111,13 @@ func TestSlowReaderOfRunGetsAllOutput(t *testing.T) { //nolint:paralleltest // i
 	if testing.Short() {
 		size, every = 32<<20, 4<<20
 	}
-	cmd, want := numbers(size)
+	script, want := outputtest.Numbers(int64(size))
 	for name, run := range runForms {
 		t.Run(name, func(t *testing.T) {
 			sum, got, id, most := sha256.New(), 0, "", int64(0)
 			var exit *ctxfsv1.Exit
 			before := int64(heap())
-			run(t, h, cmd, func(m *ctxfsv1.RunResponse) bool {
+			run(t, h, inShell(script), func(m *ctxfsv1.RunResponse) bool {
 				o := m.GetOutput()
 				switch {
 				case m.GetStarted() != nil:
@@ -141,8 +128,8 @@ func TestSlowReaderOfRunGetsAllOutput(t *testing.T) { //nolint:paralleltest // i
 					t.Errorf("%d bytes before %d were dropped", o.GetDropped(), o.GetOffset())
 					return false
 				case got/every != (got+len(o.GetData()))/every:
-					eventually(t, "the command is as far ahead as it may be", func() bool { return writtenBy(t, c, id) >= min(size, got+ahead-64<<10) })
-					if n := writtenBy(t, c, id); n > got+ahead+onTheWay {
+					eventually(t, "the command is as far ahead as it may be", func() bool { return writtenBy(t, c, id) >= min(size, got+outputtest.Ahead) })
+					if n := writtenBy(t, c, id); n > got+outputtest.Ahead+onTheWay {
 						t.Errorf("the command is %d bytes ahead", n-got)
 					}
 					most = max(most, int64(heap())-before)
@@ -151,7 +138,7 @@ func TestSlowReaderOfRunGetsAllOutput(t *testing.T) { //nolint:paralleltest // i
 				got += len(o.GetData())
 				return true
 			})
-			if fmt.Sprintf("%x", sum.Sum(nil)) != want || exit == nil || exit.GetCode() != 0 {
+			if outputtest.Sum(sum) != want || exit == nil || exit.GetCode() != 0 {
 				t.Errorf("got %d of %d bytes, and not the same; %v", got, size, exit)
 			}
 			if t.Logf("the heap grew by %d KiB", most>>10); most > 16<<20 {
@@ -196,7 +183,7 @@ func TestStalledReaderDelaysNothingElse(t *testing.T) {
 					id = m.GetStarted().GetProcessId()
 					return true
 				}
-				eventually(t, "the command waits", func() bool { return writtenBy(t, c, id) >= ahead-64<<10 })
+				eventually(t, "the command waits", func() bool { return writtenBy(t, c, id) >= outputtest.Ahead })
 				if list, err := c.ListProcesses(t.Context(), &ctxfsv1.ListProcessesRequest{Running: true}); err != nil || len(list.GetProcesses()) == 0 {
 					t.Errorf("what runs: %v, %v", list, err)
 				}
