@@ -33,6 +33,8 @@ var ErrDetached = errors.New("detached")
 type flow struct {
 	mu      sync.Mutex
 	readers map[*position]struct{}
+	// count is how many readers have come.
+	count int
 	// over says that no writer waits any longer.
 	over bool
 	// moved is closed when a writer that waits may have room; nil when none waits.
@@ -44,6 +46,11 @@ type position struct {
 	at [2]int64
 	// away ends the wait for a reader that is not connected; nil for one that is.
 	away *time.Timer
+	// from is where the reader began, and number counts the readers that came before it.
+	from   [2]int64
+	number int
+	// back says that the reader is one that came back.
+	back bool
 }
 
 // full returns a channel to wait on if a stream must not grow to a size yet: then there may be room. It returns nil if it may grow.
@@ -83,7 +90,8 @@ func (f *flow) enter(at [2]int64) *position {
 		back.away.Stop()
 		delete(f.readers, back)
 	}
-	p := &position{at: at}
+	f.count++
+	p := &position{at: at, from: at, number: f.count, back: back != nil}
 	f.add(p)
 	f.wake()
 	return p
@@ -118,6 +126,24 @@ func (f *flow) leave(p *position) {
 	defer f.mu.Unlock()
 	delete(f.readers, p)
 	f.wake()
+}
+
+// lose removes a reader that may come back, and has the process wait for it, for a time. It does not wait if the reader is back already: a
+// client may notice before the server that a connection was lost.
+func (f *flow) lose(p *position, wait time.Duration) {
+	f.mu.Lock()
+	for other := range f.readers {
+		if other.away == nil && !other.back && other.number > p.number && other.from[Stdout] <= p.at[Stdout] && other.from[Stderr] <= p.at[Stderr] {
+			other.back = true
+			wait = 0
+			break
+		}
+	}
+	f.mu.Unlock()
+	if wait > 0 {
+		f.expect(p.at, wait)
+	}
+	f.leave(p)
 }
 
 // expect has the process wait for a reader at an offset that is not connected, for a time.

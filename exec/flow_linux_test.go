@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -281,6 +282,24 @@ func TestReaderThatComesBackMissesNothing(t *testing.T) {
 	}
 	if outputtest.Sum(h) != want {
 		t.Errorf("%d bytes, and not the same", at)
+	}
+}
+
+// TestReaderIsBackBeforeItIsLost has a reader come back before its first connection has ended.
+func TestReaderIsBackBeforeItIsLost(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	s.awayTime = waitTime
+	script, want := outputtest.Numbers(24 << 20)
+	p, end := s.stalled(Command{Argv: []string{"sh", "-c", script}})
+	h := sha256.New()
+	var once sync.Once
+	if err := p.Output(t.Context(), [2]int64{}, Blocking, func(o Output) error {
+		once.Do(end)
+		h.Write(o.Data)
+		return nil
+	}); err != nil || outputtest.Sum(h) != want {
+		t.Errorf("it misses output, %v", err)
 	}
 }
 

@@ -451,9 +451,10 @@ func (p *Process) Output(ctx context.Context, offsets [2]int64, how Reading, sen
 		got = func(s Stream, offset int64) { p.flow.advance(at, s, offset) }
 		defer func() {
 			if err != nil && !p.cmd.KillAlone && !errors.Is(context.Cause(ctx), ErrDetached) {
-				p.flow.expect(at.at, p.table.awayTime)
+				p.flow.lose(at, p.table.awayTime)
+			} else {
+				p.flow.leave(at)
 			}
-			p.flow.leave(at)
 		}()
 	}
 	buf := make([]byte, outputSize)

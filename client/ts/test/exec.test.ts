@@ -241,7 +241,7 @@ test("a reader that loses its connection gets all output of a command that is ke
   const p = fs.exec(["sh", "-c", numbers], { keep: true });
   expect(await sumOf(p.stdout, async (mib) => {
     if (mib % 8 === 1) proxy.cut();
-    for (let calls = 0; calls < 20; calls++) await other.stat("/");
+    for (let calls = 0; calls < 100; calls++) await other.stat("/");
   })).toBe(want);
   expect(p.dropped).toBe(0);
   expect((await p.exit).code).toBe(0);

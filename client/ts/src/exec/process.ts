@@ -254,7 +254,7 @@ export class RunningProcess {
       }
       if (tries > 0) await new Promise((resolve) => { setTimeout(resolve, pause); });
       const [{ offset: stdoutOffset }, { offset: stderrOffset }] = this.#outputs;
-      from = this.#caller.parts("followOutput", { processId: known, stdoutOffset, stderrOffset, blocking: true }, { flow: this.#flow });
+      from = this.#caller.parts("followOutput", { processId: known, stdoutOffset, stderrOffset, follow: true, blocking: true }, { flow: this.#flow });
     }
   }
 
