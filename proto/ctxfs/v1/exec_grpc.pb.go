@@ -66,6 +66,7 @@ const (
 //
 // When the last Run or Attach of a process with ON_DISCONNECT_KILL ends early, the pipes break: the process gets SIGPIPE when it writes, as
 // in `yes | head`. 1 s later the server sends SIGTERM, and 5 s after that SIGKILL. A terminal does not break: SIGHUP and SIGTERM come at once.
+//
 // A process that waits for a reader is running: its limits, signals, Kill and pauses apply to it. Each reader ends with its caller: when its
 // connection breaks, its token ends, or, over HTTP, when it takes nothing for a keepalive (ctxfs serve --keepalive). The end of the process
 // does not wait for readers: they get the rest of the output after it. If the server's disk takes no more, the process continues, the server
@@ -339,6 +340,7 @@ func (c *execServiceClient) RemoveProcess(ctx context.Context, in *RemoveProcess
 //
 // When the last Run or Attach of a process with ON_DISCONNECT_KILL ends early, the pipes break: the process gets SIGPIPE when it writes, as
 // in `yes | head`. 1 s later the server sends SIGTERM, and 5 s after that SIGKILL. A terminal does not break: SIGHUP and SIGTERM come at once.
+//
 // A process that waits for a reader is running: its limits, signals, Kill and pauses apply to it. Each reader ends with its caller: when its
 // connection breaks, its token ends, or, over HTTP, when it takes nothing for a keepalive (ctxfs serve --keepalive). The end of the process
 // does not wait for readers: they get the rest of the output after it. If the server's disk takes no more, the process continues, the server

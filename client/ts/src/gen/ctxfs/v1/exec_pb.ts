@@ -1494,13 +1494,16 @@ export const OutputStreamSchema: GenEnum<OutputStream> = /*@__PURE__*/
  *     that is 4 MiB ahead of the slowest blocking reader, in either stream, waits in write(2). The server drops nothing that a blocking
  *     reader has not got.
  *   - A watcher is any other call of FollowOutput. It never delays a process. One that is slow misses output.
+ *
  * A process without a blocking reader never waits: the server drops what does not fit. A blocking reader is away, and the process waits
  * for it as if it were connected, in two cases, each for 30 s:
  *   - The process was started by Run, or has ON_DISCONNECT_KILL: until its first reader comes.
  *   - The process has ON_DISCONNECT_KEEP, and the call of a blocking reader has ended early, without detach: until a blocking reader comes.
  *     It continues at its offset, and has missed nothing.
+ *
  * When the last Run or Attach of a process with ON_DISCONNECT_KILL ends early, the pipes break: the process gets SIGPIPE when it writes, as
  * in `yes | head`. 1 s later the server sends SIGTERM, and 5 s after that SIGKILL. A terminal does not break: SIGHUP and SIGTERM come at once.
+ *
  * A process that waits for a reader is running: its limits, signals, Kill and pauses apply to it. Each reader ends with its caller: when its
  * connection breaks, its token ends, or, over HTTP, when it takes nothing for a keepalive (ctxfs serve --keepalive). The end of the process
  * does not wait for readers: they get the rest of the output after it. If the server's disk takes no more, the process continues, the server
