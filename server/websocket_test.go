@@ -12,6 +12,7 @@ import (
 
 	"github.com/coder/websocket"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/ctxfs/ctxfs/internal/clocktest"
 	"github.com/ctxfs/ctxfs/internal/sessiontest"
@@ -166,6 +167,57 @@ func TestWebSocketNeedsAnUpgrade(t *testing.T) {
 
 func opening(token string) *ctxfsv1.SessionRequest {
 	return &ctxfsv1.SessionRequest{Request: &ctxfsv1.SessionRequest_Open{Open: &ctxfsv1.SessionOpen{Token: token}}}
+}
+
+// TestCallsThatTravelWithOpen sends calls in the message that opens a session: they are answered after ready, as if each had come by itself.
+func TestCallsThatTravelWithOpen(t *testing.T) {
+	t.Parallel()
+	r := start(t, sessionConfig(t))
+	token := r.openPanel(t, "p").GetToken()
+	check := func(t *testing.T, s *talk, first *ctxfsv1.SessionRequest) {
+		t.Helper()
+		for id := range uint64(3) {
+			first.Also = append(first.Also, sessiontest.Call(id+1, opStat("/")))
+		}
+		s.must(s.say(first))
+		if m := s.next(); m.GetReady() == nil {
+			t.Fatalf("the first message is %v, want ready", m)
+		}
+		answered := map[uint64]bool{}
+		for range first.GetAlso() {
+			m := s.next()
+			if sessiontest.ResultOf(m).GetStat() == nil {
+				t.Errorf("call %d is answered with %v", m.GetId(), m)
+			}
+			answered[m.GetId()] = true
+		}
+		if len(answered) != 3 {
+			t.Errorf("answers came to %v", answered)
+		}
+	}
+	t.Run("websocket", func(t *testing.T) {
+		t.Parallel()
+		check(t, overWeb(t, dialWeb(t, r.Info().Addresses.HTTP, nil)), opening(token))
+	})
+	t.Run("grpc", func(t *testing.T) {
+		t.Parallel()
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", bearerOf(token))
+		stream, err := ctxfsv1.NewFsServiceClient(dial(t, r.Info().Addresses.TCP[0], nil)).Session(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, &talk{T: t, say: stream.Send, hear: stream.Recv}, opening(""))
+	})
+	t.Run("too many", func(t *testing.T) {
+		t.Parallel()
+		s, first := overWeb(t, dialWeb(t, r.Info().Addresses.HTTP, nil)), opening(token)
+		for id := range uint64(128) {
+			first.Also = append(first.Also, sessiontest.Call(id+1, opStat("/")))
+		}
+		s.must(s.say(first))
+		s.next() // ready
+		s.ends(codes.InvalidArgument, "129 requests came together")
+	})
 }
 
 func TestWebSocketIdentity(t *testing.T) {

@@ -114,8 +114,8 @@ func (se *session) settle() {
 	}
 }
 
-// serve receives until the session ends. If the server ends it, it sends the reason.
-func (se *session) serve() error {
+// serve handles the requests that came with the first message, and receives until the session ends. If the server ends it, it sends the reason.
+func (se *session) serve(first *ctxfsv1.SessionRequest) error {
 	sent := make(chan struct{})
 	cancelled := context.AfterFunc(se.base, func() {
 		defer close(sent)
@@ -124,7 +124,11 @@ func (se *session) serve() error {
 			se.goodbye(why)
 		}
 	})
-	se.receive(nil)
+	if together, err := se.requests(first); err != nil {
+		se.over(err)
+	} else {
+		se.receive(together[1:])
+	}
 	err := <-se.finished
 	if !cancelled() {
 		<-sent
@@ -184,6 +188,11 @@ func (se *session) next() ([]*ctxfsv1.SessionRequest, error) {
 		}
 		return nil, err
 	}
+	return se.requests(m)
+}
+
+// requests returns a message's request and those that came with it.
+func (se *session) requests(m *ctxfsv1.SessionRequest) ([]*ctxfsv1.SessionRequest, error) {
 	if n := 1 + len(m.GetAlso()); n > maxTogether {
 		return nil, fserr.Invalid("%d requests came together, the limit is %d", n, maxTogether)
 	}

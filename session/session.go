@@ -169,7 +169,7 @@ func (s *Server) Serve(ctx context.Context, first *ctxfsv1.SessionRequest, link 
 	if err != nil {
 		return err
 	}
-	return se.serve()
+	return se.serve(first)
 }
 
 // Hold implements FsService.
