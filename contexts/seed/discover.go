@@ -50,7 +50,7 @@ type Source struct {
 }
 
 // discover lists the workspace's repositories, by path. A directory that holds
-// ".git", be it a directory or a file, is one, and is not searched further:
+// ".git", be it a directory, a file or a link, is one, and is not searched further:
 // repositories within are taken with it. Hidden directories, node_modules
 // and links to directories are not entered.
 func discover(ctx context.Context, src Source) ([]string, error) {
@@ -79,7 +79,7 @@ func discover(ctx context.Context, src Source) ([]string, error) {
 
 func isRepository(root rootfs.Root, dir string) bool {
 	st, err := root.Lstat(path.Join(dir, ".git"))
-	return err == nil && (st.IsDir() || st.Type() == rootfs.TypeFile)
+	return err == nil && (st.IsDir() || st.Type() == rootfs.TypeFile || st.Type() == rootfs.TypeSymlink)
 }
 
 // units returns what is walked: the repositories and Options.Root, without those that lie in another.

@@ -71,15 +71,16 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-func TestDiscoverFollowsNoLinks(t *testing.T) {
+// A link to a directory is not entered. A directory whose .git is a link is a repository for git, and so it is here.
+func TestDiscoverLinks(t *testing.T) {
 	src := source(t, "a/.git/HEAD")
 	must(t, os.Symlink("a", filepath.Join(src.Dir, "link")))
 	must(t, os.Mkdir(filepath.Join(src.Dir, "b"), 0o755))
 	must(t, os.Symlink("../a/.git", filepath.Join(src.Dir, "b/.git")))
 	got, err := discover(context.Background(), src)
 	must(t, err)
-	if !slices.Equal(got, []string{"a"}) {
-		t.Errorf("got %q, want a alone", got)
+	if !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("got %q, want a and b", got)
 	}
 }
 
