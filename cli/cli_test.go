@@ -389,7 +389,7 @@ func TestExitCodes(t *testing.T) {
 			}
 		})
 	}
-	if _, out, errs := s.run("--json", "cat", "/nope"); out != "" || errs != `{"error":{"code":"ENOENT","message":"ENOENT: no such file or directory, open '/nope'","syscall":"open","path":"/nope","dest":null,"exitCode":1}}`+"\n" {
+	if _, out, errs := s.run("--json", "cat", "/nope"); out != "" || errs != `{"error":{"code":"ENOENT","message":"ENOENT: no such file or directory, open '/nope'","detail":null,"hint":null,"syscall":"open","path":"/nope","dest":null,"files":[],"fileCount":0,"listedBy":null,"exitCode":1}}`+"\n" {
 		t.Errorf("as JSON: %q, %q", out, errs)
 	}
 	delete(s.env, "CTXFS_PANEL")

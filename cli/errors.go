@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"github.com/ctxfs/ctxfs/client"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/near"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 // The exit codes of the program. Errors of a server's start have their own (sysexits.h); a signal is 128 and its number.
@@ -111,7 +113,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 		case json:
 			_, _ = fmt.Fprintln(root.ErrOrStderr(), errorJSON(err, text, code))
 		default:
-			_, _ = fmt.Fprintln(root.ErrOrStderr(), "ctxfs: "+text)
+			_, _ = fmt.Fprint(root.ErrOrStderr(), filesIn(err)+"ctxfs: "+text+"\n")
 		}
 	}
 	return code
@@ -140,14 +142,26 @@ func interrupted(cause, err error) error {
 
 // errorJSON is the form of an error with --json, in one line.
 func errorJSON(err error, text string, code int) string {
+	_, detail, hint, refused := partsOf(err)
 	out := struct {
-		Code     string  `json:"code"`
-		Message  string  `json:"message"`
-		Syscall  *string `json:"syscall"`
-		Path     *string `json:"path"`
-		Dest     *string `json:"dest"`
-		ExitCode int     `json:"exitCode"`
-	}{Code: errorCode(err), Message: text, ExitCode: code}
+		Code      string   `json:"code"`
+		Message   string   `json:"message"`
+		Detail    *string  `json:"detail"`
+		Hint      *string  `json:"hint"`
+		Syscall   *string  `json:"syscall"`
+		Path      *string  `json:"path"`
+		Dest      *string  `json:"dest"`
+		Files     []object `json:"files"`
+		FileCount int32    `json:"fileCount"`
+		ListedBy  *string  `json:"listedBy"`
+		ExitCode  int      `json:"exitCode"`
+	}{
+		Code: errorCode(err), Message: text, Detail: orNil(inCommands(detail)), Hint: orNil(inCommands(hint)), Files: []object{},
+		FileCount: refused.GetFileCount(), ListedBy: orNil(commandOf(refused.GetListedBy())), ExitCode: code,
+	}
+	for _, f := range refused.GetFiles() {
+		out.Files = append(out.Files, jsonOf(f.ProtoReflect()))
+	}
 	var e *fserr.Error
 	var pe *fs.PathError
 	if errors.As(err, &e) {
@@ -163,6 +177,51 @@ func errorJSON(err error, text string, code int) string {
 	return string(data)
 }
 
+// partsOf returns what an error of the server says: the reason if it is a refusal, the detail, the hint and the files; "" and nil where it
+// says nothing.
+func partsOf(err error) (reason, detail, hint string, files *ctxfsv1.RefusedFiles) {
+	var git *client.GitError
+	var review *client.ReviewError
+	var exec *client.ExecUnavailableError
+	var e *fserr.Error
+	switch {
+	case errors.As(err, &git):
+		return git.Reason, git.Detail, git.Hint, git.Files
+	case errors.As(err, &review):
+		return review.Reason, review.Detail, review.Hint, review.Files
+	case errors.As(err, &exec):
+		return client.ReasonExecUnavailable, exec.Detail, exec.Hint, nil
+	case errors.As(err, &e):
+		return e.Reason, e.Detail, e.Hint, nil
+	}
+	return "", "", "", nil
+}
+
+// filesIn has a line for each file of a refusal; "" if there is no more to say of them than the text of the error does.
+func filesIn(err error) string {
+	_, _, _, refused := partsOf(err)
+	var lines strings.Builder
+	for _, f := range refused.GetFiles() {
+		name := showPath(f.GetPath(), f.GetRawPath())
+		switch kind := strings.ToLower(strings.TrimPrefix(f.GetKind().String(), "CONFLICT_KIND_")); {
+		case f.GetKind() != ctxfsv1.ConflictKind_CONFLICT_KIND_UNSPECIFIED:
+			fmt.Fprintf(&lines, "conflict  %s: %s\n", name, strings.ReplaceAll(kind, "_", " "))
+		case refused.GetFileCount() > fserr.FewNames:
+			fmt.Fprintf(&lines, "refused  %s\n", name)
+		}
+	}
+	return lines.String()
+}
+
+// commandOf returns the command that does what a call does, for the calls that RefusedFiles names in listed_by.
+func commandOf(call string) string {
+	const lists = " lists them all"
+	if call == "" {
+		return ""
+	}
+	return strings.Trim(strings.TrimSuffix(inCommands(path.Base(call)+lists), lists), "'")
+}
+
 func orNil(s string) *string {
 	if s == "" {
 		return nil
@@ -170,18 +229,15 @@ func orNil(s string) *string {
 	return &s
 }
 
-// errorCode is an errno's name, the reason of a GitError or a ReviewError, or one of these: USAGE, NO_SERVER, TIMEOUT, CANCELED, TRANSPORT, FAILED.
+// errorCode is an errno's name, the reason of a refusal, or one of these: USAGE, NO_SERVER, TIMEOUT, CANCELED, TRANSPORT, FAILED.
 func errorCode(err error) string {
 	var e *fserr.Error
 	var wrong *usageError
 	var lost *client.TransportError
-	var git *client.GitError
-	var review *client.ReviewError
+	reason, _, _, _ := partsOf(err)
 	switch {
-	case errors.As(err, &git):
-		return git.Reason
-	case errors.As(err, &review):
-		return review.Reason
+	case reason != "":
+		return reason
 	case errors.As(err, &wrong):
 		return "USAGE"
 	case noServer(err):
@@ -294,7 +350,11 @@ var commandWords = strings.NewReplacer(
 	"these changed since they were seen", "changed since you looked",
 	"show the difference again", "look again with 'ctxfs diff', or give --unseen",
 	"is left out of archives; set git", "is left out of archives; give --git",
+	"ListChanges lists", "'ctxfs changes' lists",
+	"ListConflicts lists", "'ctxfs conflicts' lists",
+	"ListRepositories lists", "'ctxfs git repositories' lists",
 	"GitStatus lists", "'ctxfs git status' lists",
+	"git status lists", "'git status' lists",
 )
 
 // oneLine keeps an error in one line, and out of a terminal's control.

@@ -59,12 +59,12 @@ func TestGitPull(t *testing.T) {
 	}
 	s.ok("put", file, "/f")
 	for want, args := range map[string][]string{
-		"changed the same files: /f": {"/", "--ref", "next"},
-		"is none of fail":            {"/", "--conflict", "all"},
-		"no branch, tag or commit":   {"/", "--ref", "gone"},
-		"there are: /":               {"/nothing"},
-		"has no remote":              {"/", "--remote", "origin"},
-		"REPOSITORY":                 {},
+		"changed the same files: f": {"/", "--ref", "next"},
+		"is none of fail":           {"/", "--conflict", "all"},
+		"no branch, tag or commit":  {"/", "--ref", "gone"},
+		"there are: /":              {"/nothing"},
+		"has no remote":             {"/", "--remote", "origin"},
+		"REPOSITORY":                {},
 	} {
 		code, _, errs := s.run(append([]string{"git", "pull"}, args...)...)
 		if code == 0 || !strings.Contains(errs, want) {

@@ -40,7 +40,7 @@ func (a *app) rebaseCommand() *cobra.Command {
 		req.Paths = args
 		done, err := r.Rebase(ctx, req)
 		if err != nil {
-			return a.refused(err)
+			return err
 		}
 		if a.json {
 			return a.printProto(done)
@@ -120,7 +120,7 @@ func (a *app) resolveCommand() *cobra.Command {
 		for _, p := range args {
 			done, err := r.Resolve(ctx, p, side)
 			if err != nil {
-				return a.refused(err)
+				return err
 			}
 			all = append(all, done)
 			if a.json {

@@ -315,7 +315,7 @@ func (a *app) applyCommand() *cobra.Command {
 			done, err = r.Apply(ctx, req)
 		}
 		if err != nil {
-			return a.refused(err)
+			return err
 		}
 		if a.json {
 			return a.printProto(done)
@@ -326,21 +326,6 @@ func (a *app) applyCommand() *cobra.Command {
 		return a.printApplied("applied", done.GetFiles(), done.GetJournalId())
 	})
 	return cmd
-}
-
-// refused names each conflict of a refusal.
-func (a *app) refused(err error) error {
-	var r *client.ReviewError
-	if !errors.As(err, &r) || len(r.Conflicts) == 0 || a.json {
-		return err
-	}
-	for _, c := range r.Conflicts {
-		kind := strings.ToLower(strings.TrimPrefix(c.GetKind().String(), "CONFLICT_KIND_"))
-		if _, err := fmt.Fprintf(a.env.Stderr, "conflict  %s: %s\n", showPath(c.GetPath(), c.GetRawPath()), strings.ReplaceAll(kind, "_", " ")); err != nil {
-			return err
-		}
-	}
-	return err
 }
 
 func (a *app) printApplied(verb string, list []*ctxfsv1.AppliedFile, journal int64) error {
@@ -378,7 +363,7 @@ func (a *app) discardCommand() *cobra.Command {
 		}
 		done, err := r.Discard(ctx, &ctxfsv1.DiscardRequest{Selection: what, IfRevision: view.revision})
 		if err != nil {
-			return a.refused(err)
+			return err
 		}
 		if a.json {
 			return a.printProto(done)
@@ -461,7 +446,7 @@ func (a *app) undoCommand() *cobra.Command {
 		}
 		done, err := c.UndoCommits(ctx, entry, opts, dry)
 		if err != nil {
-			return a.refused(err)
+			return err
 		}
 		if a.json {
 			return a.printProto(done)

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"io"
-	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/status"
@@ -61,28 +60,20 @@ type GitError struct {
 	// Operation is what was refused: "stage", "push". Repo is the repository's path in the context, Ref a full ref, Expected and Actual are
 	// commits; "" where they do not apply.
 	Operation, Repo, Ref, Expected, Actual string
-	// Paths are the files that the refusal is about, at most 100.
-	Paths []string
+	// Files are those that the refusal is about; nil if it is about none.
+	Files *ctxfsv1.RefusedFiles
 	// MayHaveHappened says that the connection to a remote was lost, and that it is not known whether the remote moved its branch.
 	MayHaveHappened bool
 	// Detail says what, Hint the remedy.
 	Detail, Hint string
 }
 
-// Error returns the refusal in words.
+// Error returns the refusal in words, with the first files.
 func (e *GitError) Error() string {
-	text := e.Detail
-	if n := len(e.Paths); n > 0 {
-		const few = 3
-		text += ": " + strings.Join(e.Paths[:min(n, few)], ", ")
-		if n > few {
-			text += " and others"
-		}
+	if e.Hint == "" {
+		return e.Detail
 	}
-	if e.Hint != "" {
-		text += "; " + e.Hint
-	}
-	return text
+	return e.Detail + "; " + e.Hint
 }
 
 // gitError converts the error of a call of GitService.
@@ -97,14 +88,11 @@ func gitError(op string, err error) error {
 			continue
 		}
 		m := info.GetMetadata()
-		e := &GitError{
+		return &GitError{
 			Reason: info.GetReason(), Operation: m["operation"], Repo: m["repo"], Ref: m["ref"], Expected: m["expected"], Actual: m["actual"],
 			MayHaveHappened: m["may_have_happened"] == "true", Detail: m["detail"], Hint: m["hint"],
+			Files: fserrpb.FilesOf(err),
 		}
-		if m["paths"] != "" {
-			e.Paths = strings.Split(m["paths"], "\n")
-		}
-		return e
 	}
 	return reviewError(op, err)
 }

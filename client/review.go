@@ -5,10 +5,9 @@ import (
 	"errors"
 	"io"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/status"
 
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -58,11 +57,12 @@ type ReviewError struct {
 	Reason string
 	// Detail says what, Hint the remedy.
 	Detail, Hint string
-	// Conflicts are set for ReasonConflict and ReasonDirtyCommit.
-	Conflicts []*ctxfsv1.Conflict
+	// Files are those that the refusal is about; nil if it is about none. Those of ReasonConflict and ReasonDirtyCommit say why they could not
+	// be merged.
+	Files *ctxfsv1.RefusedFiles
 }
 
-// Error returns the refusal in words.
+// Error returns the refusal in words, with the first files.
 func (e *ReviewError) Error() string {
 	if e.Hint == "" {
 		return e.Detail
@@ -72,25 +72,11 @@ func (e *ReviewError) Error() string {
 
 // reviewError converts the error of a call of ReviewService.
 func reviewError(op string, err error) error {
-	st, ok := status.FromError(err)
-	if !ok || err == nil {
+	e, ok := fserrpb.FromStatus(err)
+	if !ok || e.Reason == "" || e.Reason == ReasonExecUnavailable {
 		return convert(op, err)
 	}
-	out := &ReviewError{}
-	for _, d := range st.Details() {
-		switch d := d.(type) {
-		case *errdetails.ErrorInfo:
-			out.Reason, out.Detail, out.Hint = d.GetReason(), d.GetMetadata()["detail"], d.GetMetadata()["hint"]
-		case *ctxfsv1.Conflict:
-			out.Conflicts = append(out.Conflicts, d)
-		}
-	}
-	switch out.Reason {
-	case ReasonConflict, ReasonStaleRevision, ReasonNotApproved, ReasonBarredPath, ReasonUnresolved, ReasonDirtyCommit, ReasonRepositoryBusy, ReasonNoRepository, ReasonNeedsFilter,
-		ReasonHookFailed, ReasonNotApplied, ReasonCheckFailed:
-		return out
-	}
-	return convert(op, err)
+	return &ReviewError{Reason: e.Reason, Detail: e.Detail, Hint: e.Hint, Files: fserrpb.FilesOf(err)}
 }
 
 // Changes lists what the context changed, at these paths and below them; all if there are none.

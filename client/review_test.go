@@ -32,8 +32,8 @@ func TestPanelReviews(t *testing.T) {
 	apply := &ctxfsv1.ApplyRequest{Approve: true, Selection: client.SelectAll()}
 	_, err = reviewer.Review(editor.ContextID()).Apply(t.Context(), apply)
 	var refused *client.ReviewError
-	if !errors.As(err, &refused) || refused.Reason != client.ReasonConflict || len(refused.Conflicts) != 1 ||
-		refused.Conflicts[0].GetPath() != "/README.md" || refused.Conflicts[0].GetKind() != ctxfsv1.ConflictKind_CONFLICT_KIND_CONTENT {
+	if !errors.As(err, &refused) || refused.Reason != client.ReasonConflict || len(refused.Files.GetFiles()) != 1 ||
+		refused.Files.GetFiles()[0].GetPath() != "/README.md" || refused.Files.GetFiles()[0].GetKind() != ctxfsv1.ConflictKind_CONFLICT_KIND_CONTENT {
 		t.Errorf("a conflict is %v, %+v", err, refused)
 	}
 	must(t, os.WriteFile(filepath.Join(workspace, "README.md"), []byte("# A workspace\n"), 0o644))

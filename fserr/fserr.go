@@ -7,6 +7,7 @@
 package fserr
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,9 @@ type Error struct {
 	Dest string
 	// Code is the POSIX errno.
 	Code Code
+	// Reason names a refusal that no errno describes, such as CONFLICT; "" for other errors. Code is the nearest errno then, and the message
+	// has the reason in its place.
+	Reason string
 	// Detail replaces the errno's text in the message when the plain text would
 	// not name the thing ("context 'ctx_x' does not exist").
 	Detail string
@@ -83,7 +87,7 @@ func (e *Error) Error() string {
 	if text == "" {
 		text = e.Code.Text()
 	}
-	fmt.Fprintf(&b, "%s: %s", e.Code.String(), text) // %s of a Code is its whole Error
+	fmt.Fprintf(&b, "%s: %s", cmp.Or(e.Reason, e.Code.String()), text) // %s of a Code is its whole Error
 	if e.Step > 0 {
 		fmt.Fprintf(&b, " (steps[%d]; nothing was changed)", e.Step-1)
 	}
@@ -100,6 +104,24 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, " -> '%s'", e.Dest)
 	}
 	return b.String()
+}
+
+// FewNames is how many names the text of an error has at most.
+const FewNames = 3
+
+// Names returns the end of a text about total things: the first names, and how many more there are. It is "" for none.
+//
+//	: a, b, c and 2 more
+func Names(names []string, total int) string {
+	if total == 0 {
+		return ""
+	}
+	few := names[:min(len(names), FewNames)]
+	text := ": " + strings.Join(few, ", ")
+	if more := total - len(few); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // Unwrap returns the cause.
@@ -167,7 +189,7 @@ func Parts(err error) (code Code, detail, hint string) {
 }
 
 // Wrap returns err as an *Error about op, path and dest. An *Error in the chain
-// keeps its Code, Detail, Hint, Kind, RetryAfter, Written and ETag, and takes the given op and
+// keeps its Code, Reason, Detail, Hint, Kind, RetryAfter, Written and ETag, and takes the given op and
 // paths; any other error is reduced to its Code and kept as the cause, so that
 // no server path in its text travels. Wrap of nil is nil.
 func Wrap(err error, op, path, dest string) error {

@@ -1,6 +1,7 @@
 package fsservice
 
 import (
+	"cmp"
 	"context"
 	pathpkg "path"
 	"slices"
@@ -90,10 +91,7 @@ func (l *Recorder) Record(ctx context.Context, c Recorded) {
 		w.change.Role = "panel"
 	}
 	if c.Err != nil {
-		w.change.Failed = fserr.CodeOf(c.Err).String()
-		if e, ok := fserrpb.FromStatus(fserrpb.ToStatus(c.Err)); ok {
-			w.change.Failed = e.Code.String()
-		}
+		w.change.Failed = cmp.Or(fserrpb.ReasonOf(fserrpb.ToStatus(c.Err)), fserr.CodeOf(c.Err).String())
 	}
 	w.describe(c)
 	l.resolve(ctx, id, w)
@@ -132,7 +130,7 @@ func (c *Recorded) maybePartly() bool {
 	if !ok {
 		return true
 	}
-	if e.Kind == fserr.KindCondition || e.Kind == fserr.KindEdit || e.Kind == fserr.KindRequest || e.Step > 0 {
+	if e.Reason != "" || e.Kind == fserr.KindCondition || e.Kind == fserr.KindEdit || e.Kind == fserr.KindRequest || e.Step > 0 {
 		return false
 	}
 	switch e.Code {

@@ -28,7 +28,7 @@ import (
 const (
 	// contentPart is what a client must receive within a keepalive, in bytes.
 	contentPart = 128 << 10
-	// statHeader has the file's Stat, as protobuf in base64; errorHeader the errno of a refusal.
+	// statHeader has the file's Stat, as protobuf in base64; errorHeader the errno, or the reason, of a refusal.
 	statHeader  = "Ctxfs-Stat"
 	errorHeader = "Ctxfs-Error"
 	// writtenHeader is how many bytes were written.
@@ -276,11 +276,11 @@ func refuse(w http.ResponseWriter, err error) {
 // statusClientClosedRequest is nginx's for a request whose client has left, which google.rpc.Code maps CANCELLED to.
 const statusClientClosedRequest = 499
 
-// httpStatus returns the HTTP status of an error, from its gRPC code as google.rpc.Code maps them. Errors that google.rpc.Code has as 429,
+// httpStatus returns the HTTP status of an error, from its gRPC code as google.rpc.Code maps them. reason is its errno, or the reason of a refusal. Errors that google.rpc.Code has as 429,
 // after which clients call again, have another status when calling again cannot help.
-func httpStatus(code codes.Code, errno string) int {
-	switch errno {
-	case fserr.EFBIG.String():
+func httpStatus(code codes.Code, reason string) int {
+	switch reason {
+	case fserr.EFBIG.String(), "GIT_TOO_LARGE":
 		return http.StatusRequestEntityTooLarge
 	case fserr.ENOSPC.String(), fserr.EDQUOT.String():
 		return http.StatusInsufficientStorage
@@ -296,8 +296,11 @@ func httpStatus(code codes.Code, errno string) int {
 		return http.StatusNotFound
 	case codes.AlreadyExists:
 		return http.StatusConflict
-	case codes.Aborted: // of these calls, a condition that does not hold
-		return http.StatusPreconditionFailed
+	case codes.Aborted:
+		if _, isErrno := fserr.ParseCode(reason); !isErrno {
+			return http.StatusConflict
+		}
+		return http.StatusPreconditionFailed // a condition does not hold
 	case codes.ResourceExhausted:
 		return http.StatusTooManyRequests
 	case codes.Unavailable:

@@ -168,16 +168,15 @@ func withTimeout(r *http.Request) (context.Context, context.CancelFunc, error) {
 // refuseRPC answers with an error. code is the HTTP status; 0 means the one of the error's gRPC code.
 func refuseRPC(w http.ResponseWriter, code int, err error) {
 	st := status.Convert(fserrpb.ToStatus(err))
-	body, h, errno := statusJSON(st), w.Header(), ""
+	body, h, reason := statusJSON(st), w.Header(), fserrpb.ReasonOf(st.Err())
 	if e, ok := fserrpb.FromStatus(st.Err()); ok {
-		errno = e.Code.String()
-		h.Set(errorHeader, errno)
+		h.Set(errorHeader, reason)
 		if e.RetryAfter > 0 {
 			h.Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
 		}
 	}
 	if code == 0 {
-		code = httpStatus(st.Code(), errno)
+		code = httpStatus(st.Code(), reason)
 	}
 	if code == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")

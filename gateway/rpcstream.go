@@ -320,8 +320,8 @@ func (s *rpcStream) end(err error) {
 
 // lastLine ends a stream that has failed.
 func (s *rpcStream) lastLine(st *status.Status) {
-	if e, ok := fserrpb.FromStatus(st.Err()); ok {
-		s.Header().Set(errorHeader, e.Code.String())
+	if reason := fserrpb.ReasonOf(st.Err()); reason != "" {
+		s.Header().Set(errorHeader, reason)
 	}
 	if _, err := fmt.Fprintf(s.ResponseWriter, `{"error":%s}`+"\n", bytes.TrimSpace(statusJSON(st))); err != nil { //nolint:gosec // it is JSON, as the header says
 		panic(http.ErrAbortHandler)

@@ -46,7 +46,7 @@ type Error struct {
 	Repo, Ref string
 	// Expected and Actual are commits; "" if none are concerned.
 	Expected, Actual string
-	// Paths are those that the refusal is about, at most 100, relative to the workspace.
+	// Paths are all that the refusal is about, relative to the workspace. Detail names none of them.
 	Paths []string
 	// MayHaveHappened says that the connection was lost, and that it is not known whether the remote moved its branch.
 	MayHaveHappened bool

@@ -489,7 +489,7 @@ func (p *pull) filters(ctx context.Context, req *review.PullRequest, was map[str
 
 func needsFilter(paths []string, filter string) *Error {
 	return &Error{
-		Reason: NeedsFilter, Paths: paths[:min(len(paths), maxNamed)], Detail: "files need " + filter + ", and ctxfs runs no filter",
+		Reason: NeedsFilter, Paths: paths, Detail: "files need " + filter + ", and ctxfs runs no filter",
 		Hint: "pull other paths, or check the files out in the workspace and open a new context",
 	}
 }
@@ -548,7 +548,6 @@ func (p *pull) refused(err error) error {
 		for _, c := range conflict.Conflicts {
 			own.Paths = append(own.Paths, string(c.Path))
 		}
-		own.Paths = own.Paths[:min(len(own.Paths), maxNamed)]
 	case errors.Is(err, git.ErrTooLarge):
 		own = tooLarge("remote " + p.req.Remote + " sends more than " + seed.Size(p.repos.cfg.MaxBytes))
 	case errors.As(err, &e) && e.Op == git.OpResolve && e.Code == fserr.ENOENT:

@@ -379,7 +379,7 @@ func (p *push) merge(ctx context.Context) (from, to string, err error) {
 		e := p.refuse(Conflict, nil, fmt.Sprintf("branch %s and the staged commit changed the same lines of %d files", p.branch, len(conflicts)),
 			"pull the branch into the context, stage again, and discard this commit")
 		e.Expected, e.Actual = p.s.Parent, p.at
-		for _, c := range conflicts[:min(len(conflicts), maxNamed)] {
+		for _, c := range conflicts {
 			e.Paths = append(e.Paths, string(inRepository(p.s.Repo, c)))
 		}
 		return "", "", e

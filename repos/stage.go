@@ -181,14 +181,11 @@ func (s *staging) refuse(reason Reason, paths []review.Path, detail, hint string
 	if s.branch != "" {
 		e.Ref = "refs/heads/" + s.branch
 	}
-	for _, p := range paths[:min(len(paths), maxNamed)] {
+	for _, p := range paths {
 		e.Paths = append(e.Paths, string(p))
 	}
 	return e
 }
-
-// maxNamed bounds the paths that an error names.
-const maxNamed = 100
 
 // within returns a path of the workspace relative to the repository.
 func (s *staging) within(p review.Path) string { return within(s.repo.Path, p) }

@@ -1,9 +1,6 @@
 package review
 
-import (
-	"fmt"
-	"strings"
-)
+import "github.com/ctxfs/ctxfs/fserr"
 
 // Reason says why a review refused something.
 type Reason string
@@ -34,45 +31,29 @@ const (
 // Error is a refusal: nothing was done.
 type Error struct {
 	Reason Reason
-	// Detail says what, Hint the remedy.
+	// Detail says what, Hint the remedy. Detail names none of the paths.
 	Detail, Hint string
-	// Paths are those that the refusal is about, at most 100.
+	// Paths are all that the refusal is about.
 	Paths []Path
-	// Conflicts are set for Conflicting and DirtyCommit.
+	// Conflicts are set for Conflicting and DirtyCommit: one for each of Paths.
 	Conflicts []Conflict
 }
 
-// Error returns the refusal in words.
+// Error returns the refusal in words, with the first paths.
 func (e *Error) Error() string {
-	text := string(e.Reason) + ": " + e.Detail
+	var names []string
+	for _, p := range e.Paths[:min(len(e.Paths), fserr.FewNames)] {
+		names = append(names, string(p))
+	}
+	text := string(e.Reason) + ": " + e.Detail + fserr.Names(names, len(e.Paths))
 	if e.Hint != "" {
 		text += "; " + e.Hint
 	}
 	return text
 }
 
-// maxNamed bounds the paths that an error names.
-const maxNamed = 100
-
 func refuse(reason Reason, paths []Path, detail, hint string) *Error {
-	return &Error{Reason: reason, Detail: detail + named(paths), Hint: hint, Paths: paths[:min(len(paths), maxNamed)]}
-}
-
-// named lists the first few paths for a message.
-func named(paths []Path) string {
-	const few = 3
-	if len(paths) == 0 {
-		return ""
-	}
-	var out []string
-	for _, p := range paths[:min(len(paths), few)] {
-		out = append(out, string(p))
-	}
-	text := ": " + strings.Join(out, ", ")
-	if len(paths) > few {
-		text += fmt.Sprintf(" and %d more", len(paths)-few)
-	}
-	return text
+	return &Error{Reason: reason, Detail: detail, Hint: hint, Paths: paths}
 }
 
 // ConflictKind says why a file could not be merged.

@@ -25,8 +25,9 @@ type Other struct {
 }
 
 const (
-	// listedPaths is how many paths of a context are kept, and maxOthers how many contexts are named.
+	// listedPaths is how many paths of a context are kept, maxNamed how many of them an Other has, and maxOthers how many contexts are named.
 	listedPaths = 1000
+	maxNamed    = 100
 	maxOthers   = 100
 )
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,7 +65,7 @@ type auditEntry struct {
 	Name string `json:"name,omitempty"`
 	// Steps are those of a batch, up to maxAuditSteps: "rename /a /b".
 	Steps []string `json:"steps,omitempty"`
-	// Result is "ok" or the errno.
+	// Result is "ok", the errno, or the reason of a refusal.
 	Result string `json:"result"`
 	// Bytes is how much content was written.
 	Bytes     int64   `json:"bytes,omitempty"`
@@ -102,9 +103,7 @@ func (a *auditLog) record(c *call, req, resp any, err error, took time.Duration,
 	}
 	e.describe(c, req, resp)
 	if err != nil {
-		if e.Result = errnoOf(err); e.Result == "" {
-			e.Result = fserrpb.CodeOf(err).String()
-		}
+		e.Result = cmp.Or(fserrpb.ReasonOf(err), fserrpb.CodeOf(err).String())
 	}
 	a.write(e)
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/internal/method"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -329,7 +330,7 @@ func TestFeedHasCallsOfOtherServices(t *testing.T) {
 	if _, err := admin.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: id, DiscardChanges: true}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.stream.Recv(); errnoOf(err) != "ESTALE" && errnoOf(err) != "EACCES" {
+	if _, err := f.stream.Recv(); fserrpb.ReasonOf(err) != "ESTALE" && fserrpb.ReasonOf(err) != "EACCES" {
 		t.Errorf("the feed of a deleted context ends with %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(r.claim.layout.Feeds, id)); !errors.Is(err, os.ErrNotExist) {

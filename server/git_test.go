@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -214,7 +215,7 @@ func TestRefusalsOfGitTravel(t *testing.T) {
 	shell(t, filepath.Join(h.folder(panel.GetContextId()), "app"), "sed -i 's/line 3/panel/' src/main.go; mkdir -p x/.git; echo h > x/.git/HEAD")
 	_, err := h.stage(as, &ctxfsv1.StageRequest{Files: []string{"/app/src/main.go"}, Branch: "moved"})
 	m := wantGit(t, "a branch that has changed the lines", err, "GIT_CONFLICT", codes.Aborted)
-	if m["operation"] != "stage" || m["repo"] != "/app" || m["paths"] != "/app/src/main.go" || m["ref"] != "refs/heads/moved" || m["hint"] == "" {
+	if m["operation"] != "stage" || m["repo"] != "/app" || fserrpb.FilesOf(err).GetFiles()[0].GetPath() != "/app/src/main.go" || m["ref"] != "refs/heads/moved" || m["hint"] == "" {
 		t.Errorf("the metadata is %v", m)
 	}
 	_, err = h.stage(as, &ctxfsv1.StageRequest{Files: []string{"/app/run"}})

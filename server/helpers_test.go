@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ctxfs/ctxfs/exec"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/internal/clocktest"
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	"github.com/ctxfs/ctxfs/internal/pgtest"
@@ -169,8 +170,8 @@ func bearerOf(token string) string { return "Bearer " + token }
 // wantError checks an error's gRPC code, errno and words.
 func wantError(t *testing.T, err error, code codes.Code, errno, words string) {
 	t.Helper()
-	if status.Code(err) != code || errnoOf(err) != errno || !strings.Contains(status.Convert(err).Message(), words) {
-		t.Errorf("got %v (errno %q), want %s, errno %q, %q", err, errnoOf(err), code, errno, words)
+	if status.Code(err) != code || fserrpb.ReasonOf(err) != errno || !strings.Contains(status.Convert(err).Message(), words) {
+		t.Errorf("got %v (errno %q), want %s, errno %q, %q", err, fserrpb.ReasonOf(err), code, errno, words)
 	}
 }
 

@@ -361,7 +361,7 @@ func fields(ctx context.Context, c *call, requestID string, req, resp any, err e
 		add("path", fserrpb.Printable(r.GetPath()))
 	}
 	if err != nil {
-		add("errno", errnoOf(err))
+		add("errno", fserrpb.ReasonOf(err))
 		add("error", status.Convert(err).Message())
 	}
 	if n, ok := payload(req, resp); ok {
@@ -397,12 +397,4 @@ func payload(req, resp any) (int64, bool) {
 		return int64(len(r.GetData()) + len(r.GetText())), true
 	}
 	return 0, false
-}
-
-// errnoOf returns the name of a status's errno; "" when it has none.
-func errnoOf(err error) string {
-	if e, ok := fserrpb.FromStatus(err); ok {
-		return e.Code.String()
-	}
-	return ""
 }

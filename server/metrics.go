@@ -60,7 +60,7 @@ func newMetrics(version string) *metrics {
 			Name: "ctxfs_rpc_duration_seconds", Help: "How long calls took.", Buckets: durationBuckets,
 		}, []string{"method", "code", "transport"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ctxfs_errors_total", Help: "Failed calls by errno.",
+			Name: "ctxfs_errors_total", Help: "Failed calls by errno, or by the reason of a refusal.",
 		}, []string{"method", "errno"}),
 		seeding: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "ctxfs_seed_duration_seconds", Help: "How long seedings took.", Buckets: prometheus.ExponentialBuckets(0.01, 2.5, 12),
@@ -154,20 +154,20 @@ func (m *metrics) observe(c *call, err error, took time.Duration) {
 	if err == nil {
 		return
 	}
-	e, ok := fserrpb.FromStatus(err)
-	if !ok {
+	reason := fserrpb.ReasonOf(err)
+	if reason == "" {
 		return
 	}
-	m.errors.WithLabelValues(c.method.Name, e.Code.String()).Inc()
-	if limit := limitOf(c.method, e.Code); limit != "" {
+	m.errors.WithLabelValues(c.method.Name, reason).Inc()
+	if limit := limitOf(c.method, reason); limit != "" {
 		m.rejected(limit)
 	}
 }
 
 // limitOf names the limit that an errno stands for. EFBIG of a request is counted where it is refused (interceptors.tooLarge), since the
 // method does not show whether a request or a reply was too large. A session's own EFBIG is of a message that it received.
-func limitOf(m *method.Method, code fserr.Code) string {
-	switch code {
+func limitOf(m *method.Method, errno string) string {
+	switch code, _ := fserr.ParseCode(errno); code {
 	case fserr.EMFILE:
 		if m.Limit() != ctxfsv1.Limit_LIMIT_UNSPECIFIED {
 			return "" // counted where it is refused

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -343,17 +343,8 @@ func TestConflictsTravel(t *testing.T) {
 	shell(t, h.in("app"), "sed -i 's/line 3/user/' src/main.go")
 	_, err := h.reviews().Apply(t.Context(), &ctxfsv1.ApplyRequest{ContextId: id, Approve: true, Selection: &ctxfsv1.Selection{What: &ctxfsv1.Selection_All{All: true}}})
 	wantCode(t, "apply", err, codes.Aborted)
-	var reason string
-	var conflicts []*ctxfsv1.Conflict
-	for _, d := range status.Convert(err).Details() {
-		switch d := d.(type) {
-		case *errdetails.ErrorInfo:
-			reason = d.GetReason()
-		case *ctxfsv1.Conflict:
-			conflicts = append(conflicts, d)
-		}
-	}
-	if reason != "CONFLICT" || len(conflicts) != 1 || conflicts[0].GetPath() != "/app/src/main.go" || conflicts[0].GetKind() != ctxfsv1.ConflictKind_CONFLICT_KIND_CONTENT {
-		t.Errorf("the error is %v with %s and %v", err, reason, conflicts)
+	files := fserrpb.FilesOf(err).GetFiles()
+	if reason := fserrpb.ReasonOf(err); reason != "CONFLICT" || len(files) != 1 || files[0].GetPath() != "/app/src/main.go" || files[0].GetKind() != ctxfsv1.ConflictKind_CONFLICT_KIND_CONTENT {
+		t.Errorf("the error is %v with %s and %v", err, reason, files)
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -94,30 +94,22 @@ func TestRefusedCommitsTravel(t *testing.T) {
 	id := h.reviewed().GetContextId()
 	context := filepath.Join(h.r.Info().ContextsDir, id)
 	shell(t, context, "echo changed > loose; sed -i 's/line 3/panel/' app/src/main.go")
-	apply := func(path string) (reason string, code codes.Code, conflicts int) {
+	apply := func(path string) (reason string, code codes.Code, files int) {
 		t.Helper()
 		_, err := h.reviews().Apply(t.Context(), &ctxfsv1.ApplyRequest{
 			ContextId: id, Approve: true, Target: ctxfsv1.ApplyTarget_APPLY_TARGET_COMMIT,
 			Selection: &ctxfsv1.Selection{What: &ctxfsv1.Selection_Changes{Changes: &ctxfsv1.SelectedChanges{Changes: []*ctxfsv1.SelectedChange{{Path: path}}}}},
 			Commit:    &ctxfsv1.CommitOptions{Message: "agent", AuthorName: "Agent", AuthorEmail: "agent@example.com"},
 		})
-		for _, d := range status.Convert(err).Details() {
-			switch d := d.(type) {
-			case *errdetails.ErrorInfo:
-				reason = d.GetReason()
-			case *ctxfsv1.Conflict:
-				conflicts++
-			}
-		}
-		return reason, status.Code(err), conflicts
+		return fserrpb.ReasonOf(err), status.Code(err), len(fserrpb.FilesOf(err).GetFiles())
 	}
-	want := func(what, path, reason string, conflicts int) {
+	want := func(what, path, reason string, files int) {
 		t.Helper()
-		if r, c, n := apply(path); r != reason || c != codes.FailedPrecondition || n != conflicts {
-			t.Errorf("%s: %s, %v with %d conflicts; want %s with %d", what, r, c, n, reason, conflicts)
+		if r, c, n := apply(path); r != reason || c != codes.FailedPrecondition || n != files {
+			t.Errorf("%s: %s, %v with %d files; want %s with %d", what, r, c, n, reason, files)
 		}
 	}
-	want("a file outside of repositories", "/loose", "NO_REPOSITORY", 0)
+	want("a file outside of repositories", "/loose", "NO_REPOSITORY", 1)
 	lock := filepath.Join(h.in("app"), ".git", "index.lock")
 	if err := os.WriteFile(lock, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -4,11 +4,14 @@
 // metadata errno, syscall, path, dest, hint, detail, kind, etag, written and step, each value
 // cut at 1 KiB. A path that is not UTF-8 is escaped as in a Go string literal;
 // metadata "escaped" says which: "path", "dest" or "path,dest". An error that may be retried carries RetryInfo too.
+//
+// A Refusal has no errno: its reason is one of Reasons, and its files are in a ctxfs.v1.RefusedFiles.
 package fserrpb
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -66,10 +69,13 @@ func CodeOf(err error) codes.Code {
 	if errors.As(err, &done) {
 		return done.code
 	}
+	if r := refusalOf(err); r != nil {
+		return r.Code()
+	}
 	return status.Code(err)
 }
 
-// ToStatus returns err as what a gRPC handler returns. An *fserr.Error in the chain
+// ToStatus returns err as what a gRPC handler returns. A *Refusal or an *fserr.Error in the chain
 // decides; an error that is a gRPC status already is returned as it is; anything
 // else becomes EIO without its text, which may name server paths. nil is nil.
 //
@@ -81,6 +87,9 @@ func ToStatus(err error) error {
 	var done *statusError
 	if errors.As(err, &done) {
 		return err
+	}
+	if r := refusalOf(err); r != nil {
+		return r
 	}
 	var e *fserr.Error
 	if !errors.As(err, &e) {
@@ -132,14 +141,14 @@ func (s *statusError) GRPCStatus() *status.Status {
 func messageOf(e *fserr.Error) string {
 	safe := *e
 	safe.Path, safe.Dest = Printable(e.Path), Printable(e.Dest)
-	return strings.ToValidUTF8(safe.Error(), "\uFFFD")
+	return Valid(safe.Error())
 }
 
 func metadataOf(e *fserr.Error) map[string]string {
 	md := map[string]string{"errno": strconv.Itoa(int(e.Code))}
 	put := func(key, value string) {
 		if value != "" {
-			md[key] = cut(strings.ToValidUTF8(value, "\uFFFD"))
+			md[key] = cut(Valid(value))
 		}
 	}
 	put("syscall", e.Op)
@@ -180,11 +189,32 @@ func Printable(path string) string {
 	return cut(quoted[1 : len(quoted)-1])
 }
 
-func cut(s string) string {
-	if len(s) <= maxValue {
+// Valid returns a text with each byte that is not UTF-8 escaped as in a Go string literal: a name in it stays readable.
+func Valid(text string) string {
+	if utf8.ValidString(text) {
+		return text
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		if r == utf8.RuneError && size == 1 {
+			fmt.Fprintf(&b, `\x%02x`, text[0])
+		} else {
+			b.WriteString(text[:size])
+		}
+		text = text[size:]
+	}
+	return b.String()
+}
+
+func cut(s string) string { return cutTo(s, maxValue) }
+
+// cutTo returns at most so many bytes of a text.
+func cutTo(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	s = s[:maxValue-len("…")]
+	s = s[:most-len("…")]
 	for !utf8.ValidString(s) {
 		s = s[:len(s)-1]
 	}
@@ -208,33 +238,39 @@ func FromStatus(err error) (*fserr.Error, bool) {
 	if info == nil {
 		return nil, false
 	}
-	e := errorOf(info.GetReason(), info.GetMetadata())
+	e := errorOf(info.GetReason(), st.Code(), info.GetMetadata())
 	e.RetryAfter, e.Err = retry, err
 	return e, true
 }
 
 // errorOf is what travels in an ErrorInfo.
-func errorOf(reason string, md map[string]string) *fserr.Error {
+func errorOf(reason string, code codes.Code, md map[string]string) *fserr.Error {
 	written, _ := strconv.ParseInt(md["written"], 10, 64)
 	step, err := strconv.Atoi(md["step"])
 	if err != nil || step < 0 {
 		step = -1
 	}
-	return &fserr.Error{
-		Op: md["syscall"], Path: md["path"], Dest: md["dest"], Code: codeOf(reason, md["errno"]),
+	e := &fserr.Error{
+		Op: md["syscall"], Path: md["path"], Dest: md["dest"],
 		Detail: md["detail"], Hint: md["hint"], Kind: fserr.Kind(md["kind"]), Written: written, ETag: md["etag"], Step: step + 1,
 	}
+	e.Code, e.Reason = codeOf(reason, code, md["errno"])
+	return e
 }
 
-// codeOf returns the errno by its number, else by its name; EIO when both are unknown.
-func codeOf(reason, number string) fserr.Code {
+// codeOf returns the errno by its number, else by its name; EIO when both are unknown. For a refusal, which has no number, it returns the errno
+// that is nearest to the gRPC code, and the reason.
+func codeOf(reason string, code codes.Code, number string) (fserr.Code, string) {
 	if n, err := strconv.ParseInt(number, 10, 32); err == nil && n > 0 {
-		return fserr.Code(n)
+		return fserr.Code(n), ""
 	}
 	if code, ok := fserr.ParseCode(reason); ok {
-		return code
+		return code, ""
 	}
-	return fserr.EIO
+	if number != "" {
+		return fserr.EIO, ""
+	}
+	return nearest(code), reason
 }
 
 func detailsOf(st *status.Status) (info *errdetails.ErrorInfo, retry time.Duration) {

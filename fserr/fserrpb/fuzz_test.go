@@ -42,7 +42,7 @@ func FuzzRoundTrip(f *testing.F) {
 // arrives returns e as a client gets it.
 func arrives(e fserr.Error) fserr.Error {
 	e = *e.WithRemedy()
-	short := func(s string) string { return fserrpb.Printable(strings.ToValidUTF8(s, "\uFFFD")) }
+	short := func(s string) string { return fserrpb.Printable(fserrpb.Valid(s)) }
 	e.Op, e.Detail, e.Hint, e.Kind = short(e.Op), short(e.Detail), short(e.Hint), fserr.Kind(short(string(e.Kind)))
 	e.Path, e.Dest = fserrpb.Printable(e.Path), fserrpb.Printable(e.Dest)
 	e.RetryAfter, e.Written = max(0, e.RetryAfter), max(0, e.Written)

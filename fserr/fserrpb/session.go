@@ -50,7 +50,7 @@ func FromSession(m *ctxfsv1.SessionError) error {
 	if len(m.GetDetails()) > 0 {
 		return withDetails(code, m)
 	}
-	e := errorOf(m.GetReason(), m.GetMetadata())
+	e := errorOf(m.GetReason(), code, m.GetMetadata())
 	e.RetryAfter = time.Duration(m.GetRetryAfterMs()) * time.Millisecond
 	return &statusError{e, code}
 }

@@ -28,7 +28,7 @@ Names of fields are in lowerCamelCase; requests may use the names of the protos 
 
 An RPC that streams its response answers with application/x-ndjson: a JSON object on each line, sent at once. A stream that fails after it has begun ends with a line {"error": Status} and with the trailer Ctxfs-Error. A client that closes its connection cancels the call.
 
-An error is a google.rpc.Status with the HTTP status of its code. The header Ctxfs-Error has the name of the errno, as in docs/reference/errors.md.
+An error is a google.rpc.Status with the HTTP status of its code. The header Ctxfs-Error has the name of the errno, or the reason of a refusal, as in docs/reference/errors.md.
 
 Files of any size are read by GET /v1/content and written by PUT /v1/content, without JSON; docs/reference/operations.md describes both.`
 
@@ -232,6 +232,6 @@ func parameter(name, text string) object {
 
 var responses = object{"error": object{
 	"description": "The call failed.",
-	"headers":     object{"Ctxfs-Error": object{"description": "The name of the errno, such as ENOENT.", "schema": object{"type": "string"}}},
+	"headers":     object{"Ctxfs-Error": object{"description": "The name of the errno, such as ENOENT, or the reason of a refusal, such as CONFLICT.", "schema": object{"type": "string"}}},
 	"content":     object{"application/json": object{"schema": ref("schemas", "Status")}},
 }}

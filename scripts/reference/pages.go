@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -102,11 +103,16 @@ func settings(w io.Writer) error {
 // errnos writes the page of all errors and exit codes.
 func errnos(w io.Writer) error {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "# Errors\n%s\nAn error of a call is one gRPC status with a `google.rpc.ErrorInfo` of the domain `ctxfs`. Its `reason` is the name of an errno, and its metadata\nhave `errno`, `syscall`, `path`, `dest` and `hint`. The message is Node's: `ENOENT: no such file or directory, open '/a.txt'`. Paths are those in\nthe context, each cut at 1 KiB. The Go client returns `*fs.PathError` and `*os.LinkError`; the npm client returns Node's errors. The numbers are\nLinux's on every system. [Operation](operations.md#starting-and-stopping) lists the exit codes of the program, and [JSON output](cli-json.md#errors)\nits errors in JSON.\n\nA condition (`if_match`, `if_none_match`) that does not hold is `Aborted`, with the reason `ESTALE` or `EEXIST`, `kind` `condition`, and the present\n`etag` in the metadata.\n\n| errno | number | gRPC code | text |\n|---|---|---|---|\n", generated)
+	fmt.Fprintf(&out, "# Errors\n%s\nAn error of a call is one gRPC status with a `google.rpc.ErrorInfo` of the domain `ctxfs`. Its `reason` is the name of an errno, and its metadata\nhave `errno`, `syscall`, `path`, `dest`, `detail` and `hint`. The message is Node's: `ENOENT: no such file or directory, open '/a.txt'`. Paths are those in\nthe context, each cut at 1 KiB. The Go client returns `*fs.PathError` and `*os.LinkError`; the npm client returns Node's errors. The numbers are\nLinux's on every system. [Operation](operations.md#starting-and-stopping) lists the exit codes of the program, and [JSON output](cli-json.md#errors)\nits errors in JSON.\n\nA condition (`if_match`, `if_none_match`) that does not hold is `Aborted`, with the reason `ESTALE` or `EEXIST`, `kind` `condition`, and the present\n`etag` in the metadata.\n\n| errno | number | gRPC code | text |\n|---|---|---|---|\n", generated)
 	for n := range fserr.Code(134) {
 		if text := n.Text(); text != "unknown error" {
 			fmt.Fprintf(&out, "| `%s` | %d | %s | %s |\n", n, int32(n), fserrpb.GRPCCode(n), text)
 		}
+	}
+	out.WriteString("\n## Refusals\nA refusal of a review, of git or of a command has no errno. Its `reason` is one of these, and its metadata have `detail` and `hint`. Nothing was\ndone. A `ctxfs.v1.RefusedFiles` among the details of the status has the files that it is about, as many as fit into 8 KiB of trailers, with\n`file_count`, how many there are, and `listed_by`, the call or the command that lists them all. The Go client returns a `*ReviewError`, a `*GitError` or\nan `*ExecUnavailableError`, and the npm client a `CtxfsError`. Metrics, the audit log, the header `Ctxfs-Error` and `--json` have the reason too.\n\n| reason | gRPC code | when |\n|---|---|---|\n")
+	reasons := fserrpb.Reasons()
+	for _, name := range slices.Sorted(maps.Keys(reasons)) {
+		fmt.Fprintf(&out, "| `%s` | %s | %s |\n", name, reasons[name].Code, reasons[name].Text)
 	}
 	_, err := out.WriteTo(w)
 	return err

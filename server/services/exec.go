@@ -6,10 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/ctxfs/ctxfs/exec"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -260,11 +257,5 @@ func execStatus(err error) error {
 	if !errors.As(err, &u) {
 		return fserrpb.ToStatus(err)
 	}
-	st, derr := status.New(codes.FailedPrecondition, "EXEC_UNAVAILABLE: "+u.Error()).WithDetails(&errdetails.ErrorInfo{
-		Reason: "EXEC_UNAVAILABLE", Domain: fserrpb.Domain, Metadata: map[string]string{"detail": u.Cause, "hint": u.Remedy},
-	})
-	if derr != nil {
-		return fserrpb.ToStatus(derr)
-	}
-	return st.Err()
+	return &fserrpb.Refusal{Reason: "EXEC_UNAVAILABLE", Detail: u.Cause, Hint: u.Remedy, Err: err}
 }

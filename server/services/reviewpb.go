@@ -2,13 +2,7 @@ package services
 
 import (
 	"errors"
-	"strings"
 	"unicode/utf8"
-
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/protoadapt"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -176,30 +170,20 @@ func entryToPB(e *review.Entry) *ctxfsv1.JournalEntry {
 	}
 }
 
-var reasonCodes = map[review.Reason]codes.Code{
-	review.Conflicting: codes.Aborted, review.StaleRevision: codes.Aborted, review.NotApproved: codes.FailedPrecondition,
-	review.BarredPath: codes.PermissionDenied, review.IsUnresolved: codes.FailedPrecondition, review.RepositoryBusy: codes.FailedPrecondition,
-	review.DirtyCommit: codes.FailedPrecondition, review.NoRepository: codes.FailedPrecondition, review.NeedsFilter: codes.FailedPrecondition, review.HookFailed: codes.FailedPrecondition,
-	review.CheckFailed: codes.FailedPrecondition, review.NotApplied: codes.FailedPrecondition,
-}
-
-// reviewStatus is fserrpb.ToStatus, and for a refusal of a review a status with its reason and a detail for each conflict.
+// reviewStatus is fserrpb.ToStatus, and makes a refusal of a review the one that travels.
 func reviewStatus(err error) error {
 	var refused *review.Error
 	if !errors.As(err, &refused) {
 		return fserrpb.ToStatus(err)
 	}
-	details := []protoadapt.MessageV1{protoadapt.MessageV1Of(&errdetails.ErrorInfo{
-		Reason: string(refused.Reason), Domain: fserrpb.Domain, Metadata: map[string]string{"detail": refused.Detail, "hint": refused.Hint},
-	})}
-	for _, c := range refused.Conflicts {
-		pb := &ctxfsv1.Conflict{Kind: ctxfsv1.ConflictKind(c.Kind)}
-		pb.Path, pb.RawPath = virtual(c.Path)
-		details = append(details, protoadapt.MessageV1Of(pb))
+	out := &fserrpb.Refusal{Reason: string(refused.Reason), Detail: refused.Detail, Hint: refused.Hint, Err: err}
+	for i, p := range refused.Paths {
+		pb := &ctxfsv1.RefusedFile{}
+		pb.Path, pb.RawPath = virtual(p)
+		if len(refused.Conflicts) > 0 {
+			pb.Kind = ctxfsv1.ConflictKind(refused.Conflicts[i].Kind)
+		}
+		out.Files = append(out.Files, pb)
 	}
-	st, derr := status.New(reasonCodes[refused.Reason], strings.ToValidUTF8(refused.Error(), "\uFFFD")).WithDetails(details...)
-	if derr != nil {
-		return fserrpb.ToStatus(derr)
-	}
-	return st.Err()
+	return out
 }

@@ -2,6 +2,7 @@ package services
 
 import (
 	"context"
+	"errors"
 	"path"
 	"slices"
 	"strings"
@@ -282,8 +283,23 @@ func mapPath(fd protoreflect.FieldDescriptor, v protoreflect.Value, f func(strin
 	return protoreflect.ValueOfString(p), err
 }
 
+// enterRefusal puts a zone before the files of a refusal, which no other call has. It reports whether err is a refusal.
+func enterRefusal(into string, err error) bool {
+	var refused *fserrpb.Refusal
+	if !errors.As(err, &refused) {
+		return false
+	}
+	for _, f := range refused.Files {
+		enterZone(into, f)
+	}
+	return true
+}
+
 // zonedStatus returns the error of a call with paths of the context.
 func zonedStatus(into string, err error) error {
+	if enterRefusal(into, err) {
+		return err
+	}
 	st, ok := status.FromError(err)
 	if err == nil || !ok || len(st.Details()) == 0 {
 		return err
@@ -301,7 +317,6 @@ func zonedStatus(into string, err error) error {
 			}
 			details = append(details, protoadapt.MessageV1Of(d))
 		case proto.Message:
-			enterZone(into, d)
 			details = append(details, protoadapt.MessageV1Of(d))
 		}
 	}

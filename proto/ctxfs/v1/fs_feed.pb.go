@@ -304,7 +304,7 @@ type FeedChange struct {
 	// Further paths that may have changed: where path, dest and the paths of steps lead through links, and the first directory that a recursive
 	// Mkdir made. It is "/", with below, if that cannot be found: a handle's file was renamed or removed since it was opened.
 	Also []*FeedPath `protobuf:"bytes,13,rep,name=also,proto3" json:"also,omitempty"`
-	// The errno of a call that failed and may have made a part of its change: "ENOSPC", "ECANCELED". Empty when it succeeded.
+	// The errno, or the reason of a refusal, of a call that failed and may have made a part of its change: "ENOSPC", "ECANCELED". Empty when it succeeded.
 	Failed string `protobuf:"bytes,14,opt,name=failed,proto3" json:"failed,omitempty"`
 	// The call's ID, as in the audit log and in x-request-id; empty for what no call did.
 	RequestId     string `protobuf:"bytes,15,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`

@@ -49,8 +49,8 @@ const (
 //
 // Panels list, pull, stage and discard in their own context. Push is for hosts, and for panels with PANEL_RIGHT_GIT_PUSH.
 //
-// Errors have an ErrorInfo of kind "git" with one of these reasons, and the metadata operation, repo, ref, expected, actual and paths where
-// they apply. ABORTED: GIT_CONFLICT, GIT_NON_FAST_FORWARD, GIT_STALE_BASE. FAILED_PRECONDITION: GIT_WORKTREE_DIRTY, GIT_AUTH, GIT_REJECTED,
+// Refusals have an ErrorInfo of kind "git" with one of these reasons, and the metadata operation, repo, ref, expected and actual where they
+// apply. Their files are in a RefusedFiles. ABORTED: GIT_CONFLICT, GIT_NON_FAST_FORWARD, GIT_STALE_BASE. FAILED_PRECONDITION: GIT_WORKTREE_DIRTY, GIT_AUTH, GIT_REJECTED,
 // GIT_NOTHING_TO_COMMIT. NOT_FOUND: GIT_NO_REPOSITORY, GIT_NO_REF, GIT_NO_STAGED. UNAVAILABLE: GIT_LOCKED, GIT_UNREACHABLE (a retry may
 // succeed). UNIMPLEMENTED: GIT_FILTER, GIT_SUBMODULE. RESOURCE_EXHAUSTED: GIT_TOO_LARGE.
 //
@@ -67,7 +67,7 @@ type GitServiceClient interface {
 	// context's and the ref's. If the context did not change a path, it gets the ref's version. If both changed it, the context gets the merge of
 	// both, line by line; on_conflict says what happens to paths that cannot be merged. Either all paths are pulled or none is, also after a crash.
 	// It is a journal entry, which Undo takes back. Submodules stay out; symbolic links are pulled as links.
-	// Errors: GIT_NO_REF, GIT_CONFLICT (the paths are in the metadata; nothing was done), ENOENT (the ref has no such path), GIT_FILTER (a path
+	// Errors: GIT_NO_REF, GIT_CONFLICT (nothing was done), ENOENT (the ref has no such path), GIT_FILTER (a path
 	// needs a filter program, such as Git LFS), GIT_TOO_LARGE, EDQUOT, GIT_UNREACHABLE, GIT_AUTH, EACCES (the remote is not allowed).
 	Pull(ctx context.Context, in *PullRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PullResponse], error)
 	// Makes a commit of changes of one repository, on top of a branch, in a repository of the service's own. No branch moves, and the workspace
@@ -262,8 +262,8 @@ func (c *gitServiceClient) ListBranches(ctx context.Context, in *ListBranchesReq
 //
 // Panels list, pull, stage and discard in their own context. Push is for hosts, and for panels with PANEL_RIGHT_GIT_PUSH.
 //
-// Errors have an ErrorInfo of kind "git" with one of these reasons, and the metadata operation, repo, ref, expected, actual and paths where
-// they apply. ABORTED: GIT_CONFLICT, GIT_NON_FAST_FORWARD, GIT_STALE_BASE. FAILED_PRECONDITION: GIT_WORKTREE_DIRTY, GIT_AUTH, GIT_REJECTED,
+// Refusals have an ErrorInfo of kind "git" with one of these reasons, and the metadata operation, repo, ref, expected and actual where they
+// apply. Their files are in a RefusedFiles. ABORTED: GIT_CONFLICT, GIT_NON_FAST_FORWARD, GIT_STALE_BASE. FAILED_PRECONDITION: GIT_WORKTREE_DIRTY, GIT_AUTH, GIT_REJECTED,
 // GIT_NOTHING_TO_COMMIT. NOT_FOUND: GIT_NO_REPOSITORY, GIT_NO_REF, GIT_NO_STAGED. UNAVAILABLE: GIT_LOCKED, GIT_UNREACHABLE (a retry may
 // succeed). UNIMPLEMENTED: GIT_FILTER, GIT_SUBMODULE. RESOURCE_EXHAUSTED: GIT_TOO_LARGE.
 //
@@ -280,7 +280,7 @@ type GitServiceServer interface {
 	// context's and the ref's. If the context did not change a path, it gets the ref's version. If both changed it, the context gets the merge of
 	// both, line by line; on_conflict says what happens to paths that cannot be merged. Either all paths are pulled or none is, also after a crash.
 	// It is a journal entry, which Undo takes back. Submodules stay out; symbolic links are pulled as links.
-	// Errors: GIT_NO_REF, GIT_CONFLICT (the paths are in the metadata; nothing was done), ENOENT (the ref has no such path), GIT_FILTER (a path
+	// Errors: GIT_NO_REF, GIT_CONFLICT (nothing was done), ENOENT (the ref has no such path), GIT_FILTER (a path
 	// needs a filter program, such as Git LFS), GIT_TOO_LARGE, EDQUOT, GIT_UNREACHABLE, GIT_AUTH, EACCES (the remote is not allowed).
 	Pull(*PullRequest, grpc.ServerStreamingServer[PullResponse]) error
 	// Makes a commit of changes of one repository, on top of a branch, in a repository of the service's own. No branch moves, and the workspace

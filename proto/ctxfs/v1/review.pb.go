@@ -4533,33 +4533,33 @@ func (x *UndoResponse) GetCommits() []*Commit {
 	return nil
 }
 
-// A file that could not be merged. It travels as a detail of the errors CONFLICT and DIRTY_COMMIT.
-type Conflict struct {
+// The files that a refusal is about. It travels as a detail of the error, beside its google.rpc.ErrorInfo.
+type RefusedFiles struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The path, absolute in the context.
-	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// Takes path's place when it is not UTF-8.
-	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// Why.
-	Kind          ConflictKind `protobuf:"varint,3,opt,name=kind,proto3,enum=ctxfs.v1.ConflictKind" json:"kind,omitempty"`
+	// The files. An error may have at most 8 KiB, so there are as many of them as fit into it.
+	Files []*RefusedFile `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
+	// How many files there are, those that did not fit included.
+	FileCount int32 `protobuf:"varint,2,opt,name=file_count,json=fileCount,proto3" json:"file_count,omitempty"`
+	// The call that lists all of them, such as "ReviewService/ListChanges"; empty if none does, or if files has them all.
+	ListedBy      string `protobuf:"bytes,3,opt,name=listed_by,json=listedBy,proto3" json:"listed_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Conflict) Reset() {
-	*x = Conflict{}
+func (x *RefusedFiles) Reset() {
+	*x = RefusedFiles{}
 	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Conflict) String() string {
+func (x *RefusedFiles) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Conflict) ProtoMessage() {}
+func (*RefusedFiles) ProtoMessage() {}
 
-func (x *Conflict) ProtoReflect() protoreflect.Message {
+func (x *RefusedFiles) ProtoReflect() protoreflect.Message {
 	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4571,26 +4571,90 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
-func (*Conflict) Descriptor() ([]byte, []int) {
+// Deprecated: Use RefusedFiles.ProtoReflect.Descriptor instead.
+func (*RefusedFiles) Descriptor() ([]byte, []int) {
 	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{42}
 }
 
-func (x *Conflict) GetPath() string {
+func (x *RefusedFiles) GetFiles() []*RefusedFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *RefusedFiles) GetFileCount() int32 {
+	if x != nil {
+		return x.FileCount
+	}
+	return 0
+}
+
+func (x *RefusedFiles) GetListedBy() string {
+	if x != nil {
+		return x.ListedBy
+	}
+	return ""
+}
+
+// A file that a refusal is about.
+type RefusedFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The path, absolute in the context.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Takes path's place when it is not UTF-8.
+	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	// Why it could not be merged. It is set for the reasons CONFLICT and DIRTY_COMMIT.
+	Kind          ConflictKind `protobuf:"varint,3,opt,name=kind,proto3,enum=ctxfs.v1.ConflictKind" json:"kind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefusedFile) Reset() {
+	*x = RefusedFile{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefusedFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefusedFile) ProtoMessage() {}
+
+func (x *RefusedFile) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefusedFile.ProtoReflect.Descriptor instead.
+func (*RefusedFile) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *RefusedFile) GetPath() string {
 	if x != nil {
 		return x.Path
 	}
 	return ""
 }
 
-func (x *Conflict) GetRawPath() []byte {
+func (x *RefusedFile) GetRawPath() []byte {
 	if x != nil {
 		return x.RawPath
 	}
 	return nil
 }
 
-func (x *Conflict) GetKind() ConflictKind {
+func (x *RefusedFile) GetKind() ConflictKind {
 	if x != nil {
 		return x.Kind
 	}
@@ -4614,7 +4678,7 @@ type RebaseRequest struct {
 
 func (x *RebaseRequest) Reset() {
 	*x = RebaseRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[43]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4626,7 +4690,7 @@ func (x *RebaseRequest) String() string {
 func (*RebaseRequest) ProtoMessage() {}
 
 func (x *RebaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[43]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4639,7 +4703,7 @@ func (x *RebaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebaseRequest.ProtoReflect.Descriptor instead.
 func (*RebaseRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{43}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RebaseRequest) GetContextId() string {
@@ -4688,7 +4752,7 @@ type RebaseResponse struct {
 
 func (x *RebaseResponse) Reset() {
 	*x = RebaseResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[44]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4700,7 +4764,7 @@ func (x *RebaseResponse) String() string {
 func (*RebaseResponse) ProtoMessage() {}
 
 func (x *RebaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[44]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4713,7 +4777,7 @@ func (x *RebaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebaseResponse.ProtoReflect.Descriptor instead.
 func (*RebaseResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{44}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RebaseResponse) GetJournalId() int64 {
@@ -4769,7 +4833,7 @@ type RecordedConflict struct {
 
 func (x *RecordedConflict) Reset() {
 	*x = RecordedConflict{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[45]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4781,7 +4845,7 @@ func (x *RecordedConflict) String() string {
 func (*RecordedConflict) ProtoMessage() {}
 
 func (x *RecordedConflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[45]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4794,7 +4858,7 @@ func (x *RecordedConflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordedConflict.ProtoReflect.Descriptor instead.
 func (*RecordedConflict) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{45}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RecordedConflict) GetPath() string {
@@ -4864,7 +4928,7 @@ type ListConflictsRequest struct {
 
 func (x *ListConflictsRequest) Reset() {
 	*x = ListConflictsRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[46]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4876,7 +4940,7 @@ func (x *ListConflictsRequest) String() string {
 func (*ListConflictsRequest) ProtoMessage() {}
 
 func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[46]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4889,7 +4953,7 @@ func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsRequest.ProtoReflect.Descriptor instead.
 func (*ListConflictsRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{46}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListConflictsRequest) GetContextId() string {
@@ -4910,7 +4974,7 @@ type ListConflictsResponse struct {
 
 func (x *ListConflictsResponse) Reset() {
 	*x = ListConflictsResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[47]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4922,7 +4986,7 @@ func (x *ListConflictsResponse) String() string {
 func (*ListConflictsResponse) ProtoMessage() {}
 
 func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[47]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4935,7 +4999,7 @@ func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsResponse.ProtoReflect.Descriptor instead.
 func (*ListConflictsResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{47}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListConflictsResponse) GetConflicts() []*RecordedConflict {
@@ -4967,7 +5031,7 @@ type ResolveConflictRequest struct {
 
 func (x *ResolveConflictRequest) Reset() {
 	*x = ResolveConflictRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[48]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4979,7 +5043,7 @@ func (x *ResolveConflictRequest) String() string {
 func (*ResolveConflictRequest) ProtoMessage() {}
 
 func (x *ResolveConflictRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[48]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4992,7 +5056,7 @@ func (x *ResolveConflictRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveConflictRequest.ProtoReflect.Descriptor instead.
 func (*ResolveConflictRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{48}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ResolveConflictRequest) GetContextId() string {
@@ -5050,7 +5114,7 @@ type ResolveConflictResponse struct {
 
 func (x *ResolveConflictResponse) Reset() {
 	*x = ResolveConflictResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[49]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5062,7 +5126,7 @@ func (x *ResolveConflictResponse) String() string {
 func (*ResolveConflictResponse) ProtoMessage() {}
 
 func (x *ResolveConflictResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[49]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5075,7 +5139,7 @@ func (x *ResolveConflictResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveConflictResponse.ProtoReflect.Descriptor instead.
 func (*ResolveConflictResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{49}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ResolveConflictResponse) GetJournalId() int64 {
@@ -5389,8 +5453,13 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12+\n" +
 	"\x05files\x18\x02 \x03(\v2\x15.ctxfs.v1.AppliedFileR\x05files\x12*\n" +
-	"\acommits\x18\x03 \x03(\v2\x10.ctxfs.v1.CommitR\acommits\"e\n" +
-	"\bConflict\x12\x12\n" +
+	"\acommits\x18\x03 \x03(\v2\x10.ctxfs.v1.CommitR\acommits\"w\n" +
+	"\fRefusedFiles\x12+\n" +
+	"\x05files\x18\x01 \x03(\v2\x15.ctxfs.v1.RefusedFileR\x05files\x12\x1d\n" +
+	"\n" +
+	"file_count\x18\x02 \x01(\x05R\tfileCount\x12\x1b\n" +
+	"\tlisted_by\x18\x03 \x01(\tR\blistedBy\"h\n" +
+	"\vRefusedFile\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x12*\n" +
 	"\x04kind\x18\x03 \x01(\x0e2\x16.ctxfs.v1.ConflictKindR\x04kind\"\x94\x01\n" +
@@ -5572,7 +5641,7 @@ func file_ctxfs_v1_review_proto_rawDescGZIP() []byte {
 }
 
 var file_ctxfs_v1_review_proto_enumTypes = make([]protoimpl.EnumInfo, 15)
-var file_ctxfs_v1_review_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_ctxfs_v1_review_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_ctxfs_v1_review_proto_goTypes = []any{
 	(ChangeKind)(0),                 // 0: ctxfs.v1.ChangeKind
 	(ContentKind)(0),                // 1: ctxfs.v1.ContentKind
@@ -5631,17 +5700,18 @@ var file_ctxfs_v1_review_proto_goTypes = []any{
 	(*JournalEntry)(nil),            // 54: ctxfs.v1.JournalEntry
 	(*UndoRequest)(nil),             // 55: ctxfs.v1.UndoRequest
 	(*UndoResponse)(nil),            // 56: ctxfs.v1.UndoResponse
-	(*Conflict)(nil),                // 57: ctxfs.v1.Conflict
-	(*RebaseRequest)(nil),           // 58: ctxfs.v1.RebaseRequest
-	(*RebaseResponse)(nil),          // 59: ctxfs.v1.RebaseResponse
-	(*RecordedConflict)(nil),        // 60: ctxfs.v1.RecordedConflict
-	(*ListConflictsRequest)(nil),    // 61: ctxfs.v1.ListConflictsRequest
-	(*ListConflictsResponse)(nil),   // 62: ctxfs.v1.ListConflictsResponse
-	(*ResolveConflictRequest)(nil),  // 63: ctxfs.v1.ResolveConflictRequest
-	(*ResolveConflictResponse)(nil), // 64: ctxfs.v1.ResolveConflictResponse
-	(FileType)(0),                   // 65: ctxfs.v1.FileType
-	(*Output)(nil),                  // 66: ctxfs.v1.Output
-	(*Exit)(nil),                    // 67: ctxfs.v1.Exit
+	(*RefusedFiles)(nil),            // 57: ctxfs.v1.RefusedFiles
+	(*RefusedFile)(nil),             // 58: ctxfs.v1.RefusedFile
+	(*RebaseRequest)(nil),           // 59: ctxfs.v1.RebaseRequest
+	(*RebaseResponse)(nil),          // 60: ctxfs.v1.RebaseResponse
+	(*RecordedConflict)(nil),        // 61: ctxfs.v1.RecordedConflict
+	(*ListConflictsRequest)(nil),    // 62: ctxfs.v1.ListConflictsRequest
+	(*ListConflictsResponse)(nil),   // 63: ctxfs.v1.ListConflictsResponse
+	(*ResolveConflictRequest)(nil),  // 64: ctxfs.v1.ResolveConflictRequest
+	(*ResolveConflictResponse)(nil), // 65: ctxfs.v1.ResolveConflictResponse
+	(FileType)(0),                   // 66: ctxfs.v1.FileType
+	(*Output)(nil),                  // 67: ctxfs.v1.Output
+	(*Exit)(nil),                    // 68: ctxfs.v1.Exit
 }
 var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	0,  // 0: ctxfs.v1.Change.kind:type_name -> ctxfs.v1.ChangeKind
@@ -5649,7 +5719,7 @@ var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	16, // 2: ctxfs.v1.Change.before:type_name -> ctxfs.v1.FileVersion
 	16, // 3: ctxfs.v1.Change.after:type_name -> ctxfs.v1.FileVersion
 	2,  // 4: ctxfs.v1.Change.decision:type_name -> ctxfs.v1.Decision
-	65, // 5: ctxfs.v1.FileVersion.type:type_name -> ctxfs.v1.FileType
+	66, // 5: ctxfs.v1.FileVersion.type:type_name -> ctxfs.v1.FileType
 	18, // 6: ctxfs.v1.Hunk.lines:type_name -> ctxfs.v1.DiffLine
 	2,  // 7: ctxfs.v1.Hunk.decision:type_name -> ctxfs.v1.Decision
 	4,  // 8: ctxfs.v1.DiffLine.kind:type_name -> ctxfs.v1.LineKind
@@ -5681,10 +5751,10 @@ var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	42, // 34: ctxfs.v1.ApplyCheckedRequest.apply:type_name -> ctxfs.v1.ApplyRequest
 	43, // 35: ctxfs.v1.ApplyCheckedRequest.checks:type_name -> ctxfs.v1.Check
 	46, // 36: ctxfs.v1.ApplyCheckedResponse.started:type_name -> ctxfs.v1.CheckStarted
-	66, // 37: ctxfs.v1.ApplyCheckedResponse.output:type_name -> ctxfs.v1.Output
+	67, // 37: ctxfs.v1.ApplyCheckedResponse.output:type_name -> ctxfs.v1.Output
 	47, // 38: ctxfs.v1.ApplyCheckedResponse.ended:type_name -> ctxfs.v1.CheckEnded
 	50, // 39: ctxfs.v1.ApplyCheckedResponse.applied:type_name -> ctxfs.v1.ApplyResponse
-	67, // 40: ctxfs.v1.CheckEnded.exit:type_name -> ctxfs.v1.Exit
+	68, // 40: ctxfs.v1.CheckEnded.exit:type_name -> ctxfs.v1.Exit
 	9,  // 41: ctxfs.v1.CommitOptions.hooks:type_name -> ctxfs.v1.CommitHooks
 	51, // 42: ctxfs.v1.ApplyResponse.files:type_name -> ctxfs.v1.AppliedFile
 	49, // 43: ctxfs.v1.ApplyResponse.commits:type_name -> ctxfs.v1.Commit
@@ -5697,53 +5767,54 @@ var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	48, // 50: ctxfs.v1.UndoRequest.commit:type_name -> ctxfs.v1.CommitOptions
 	51, // 51: ctxfs.v1.UndoResponse.files:type_name -> ctxfs.v1.AppliedFile
 	49, // 52: ctxfs.v1.UndoResponse.commits:type_name -> ctxfs.v1.Commit
-	12, // 53: ctxfs.v1.Conflict.kind:type_name -> ctxfs.v1.ConflictKind
-	13, // 54: ctxfs.v1.RebaseRequest.on_conflict:type_name -> ctxfs.v1.OnConflict
-	51, // 55: ctxfs.v1.RebaseResponse.files:type_name -> ctxfs.v1.AppliedFile
-	60, // 56: ctxfs.v1.RebaseResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
-	22, // 57: ctxfs.v1.RebaseResponse.stale:type_name -> ctxfs.v1.SelectedChange
-	12, // 58: ctxfs.v1.RecordedConflict.kind:type_name -> ctxfs.v1.ConflictKind
-	16, // 59: ctxfs.v1.RecordedConflict.base:type_name -> ctxfs.v1.FileVersion
-	16, // 60: ctxfs.v1.RecordedConflict.context:type_name -> ctxfs.v1.FileVersion
-	16, // 61: ctxfs.v1.RecordedConflict.workspace:type_name -> ctxfs.v1.FileVersion
-	60, // 62: ctxfs.v1.ListConflictsResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
-	14, // 63: ctxfs.v1.ResolveConflictRequest.resolution:type_name -> ctxfs.v1.Resolution
-	51, // 64: ctxfs.v1.ResolveConflictResponse.file:type_name -> ctxfs.v1.AppliedFile
-	23, // 65: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
-	27, // 66: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
-	30, // 67: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
-	32, // 68: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
-	34, // 69: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
-	36, // 70: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
-	38, // 71: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
-	40, // 72: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
-	42, // 73: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
-	44, // 74: ctxfs.v1.ReviewService.ApplyChecked:input_type -> ctxfs.v1.ApplyCheckedRequest
-	52, // 75: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
-	55, // 76: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
-	58, // 77: ctxfs.v1.ReviewService.Rebase:input_type -> ctxfs.v1.RebaseRequest
-	61, // 78: ctxfs.v1.ReviewService.ListConflicts:input_type -> ctxfs.v1.ListConflictsRequest
-	63, // 79: ctxfs.v1.ReviewService.ResolveConflict:input_type -> ctxfs.v1.ResolveConflictRequest
-	24, // 80: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
-	29, // 81: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
-	31, // 82: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
-	33, // 83: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
-	35, // 84: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
-	37, // 85: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
-	39, // 86: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
-	41, // 87: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
-	50, // 88: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
-	45, // 89: ctxfs.v1.ReviewService.ApplyChecked:output_type -> ctxfs.v1.ApplyCheckedResponse
-	53, // 90: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
-	56, // 91: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
-	59, // 92: ctxfs.v1.ReviewService.Rebase:output_type -> ctxfs.v1.RebaseResponse
-	62, // 93: ctxfs.v1.ReviewService.ListConflicts:output_type -> ctxfs.v1.ListConflictsResponse
-	64, // 94: ctxfs.v1.ReviewService.ResolveConflict:output_type -> ctxfs.v1.ResolveConflictResponse
-	80, // [80:95] is the sub-list for method output_type
-	65, // [65:80] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	58, // 53: ctxfs.v1.RefusedFiles.files:type_name -> ctxfs.v1.RefusedFile
+	12, // 54: ctxfs.v1.RefusedFile.kind:type_name -> ctxfs.v1.ConflictKind
+	13, // 55: ctxfs.v1.RebaseRequest.on_conflict:type_name -> ctxfs.v1.OnConflict
+	51, // 56: ctxfs.v1.RebaseResponse.files:type_name -> ctxfs.v1.AppliedFile
+	61, // 57: ctxfs.v1.RebaseResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
+	22, // 58: ctxfs.v1.RebaseResponse.stale:type_name -> ctxfs.v1.SelectedChange
+	12, // 59: ctxfs.v1.RecordedConflict.kind:type_name -> ctxfs.v1.ConflictKind
+	16, // 60: ctxfs.v1.RecordedConflict.base:type_name -> ctxfs.v1.FileVersion
+	16, // 61: ctxfs.v1.RecordedConflict.context:type_name -> ctxfs.v1.FileVersion
+	16, // 62: ctxfs.v1.RecordedConflict.workspace:type_name -> ctxfs.v1.FileVersion
+	61, // 63: ctxfs.v1.ListConflictsResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
+	14, // 64: ctxfs.v1.ResolveConflictRequest.resolution:type_name -> ctxfs.v1.Resolution
+	51, // 65: ctxfs.v1.ResolveConflictResponse.file:type_name -> ctxfs.v1.AppliedFile
+	23, // 66: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
+	27, // 67: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
+	30, // 68: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
+	32, // 69: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
+	34, // 70: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
+	36, // 71: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
+	38, // 72: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
+	40, // 73: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
+	42, // 74: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
+	44, // 75: ctxfs.v1.ReviewService.ApplyChecked:input_type -> ctxfs.v1.ApplyCheckedRequest
+	52, // 76: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
+	55, // 77: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
+	59, // 78: ctxfs.v1.ReviewService.Rebase:input_type -> ctxfs.v1.RebaseRequest
+	62, // 79: ctxfs.v1.ReviewService.ListConflicts:input_type -> ctxfs.v1.ListConflictsRequest
+	64, // 80: ctxfs.v1.ReviewService.ResolveConflict:input_type -> ctxfs.v1.ResolveConflictRequest
+	24, // 81: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
+	29, // 82: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
+	31, // 83: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
+	33, // 84: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
+	35, // 85: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
+	37, // 86: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
+	39, // 87: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
+	41, // 88: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
+	50, // 89: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
+	45, // 90: ctxfs.v1.ReviewService.ApplyChecked:output_type -> ctxfs.v1.ApplyCheckedResponse
+	53, // 91: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
+	56, // 92: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
+	60, // 93: ctxfs.v1.ReviewService.Rebase:output_type -> ctxfs.v1.RebaseResponse
+	63, // 94: ctxfs.v1.ReviewService.ListConflicts:output_type -> ctxfs.v1.ListConflictsResponse
+	65, // 95: ctxfs.v1.ReviewService.ResolveConflict:output_type -> ctxfs.v1.ResolveConflictResponse
+	81, // [81:96] is the sub-list for method output_type
+	66, // [66:81] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_review_proto_init() }
@@ -5788,7 +5859,7 @@ func file_ctxfs_v1_review_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_review_proto_rawDesc), len(file_ctxfs_v1_review_proto_rawDesc)),
 			NumEnums:      15,
-			NumMessages:   50,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

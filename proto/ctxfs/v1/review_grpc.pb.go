@@ -55,7 +55,10 @@ const (
 // (ctxfs-panel) is no reviewer. EACCES for a panel that names a context with its own work, or a copy whose origin was deleted.
 //
 // Errors of all calls: ESTALE (no such context), EBUSY (calls that change the context did not end within 10 s),
-// STALE_REVISION (a revision, change or hunk is not there any more; the message lists them).
+// STALE_REVISION (a revision, change or hunk is not there any more).
+//
+// A refusal has a reason, such as CONFLICT, and no errno: docs/reference/errors.md lists them all. Its error has a RefusedFiles with the files
+// that it is about.
 type ReviewServiceClient interface {
 	// Lists what the context changed, by path, and ends with a summary.
 	ListChanges(ctx context.Context, in *ListChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListChangesResponse], error)
@@ -90,10 +93,9 @@ type ReviewServiceClient interface {
 	// has moved, its next start puts everything back; if it is killed later, its next start makes the remaining commits. It can then not make the
 	// commit of a branch that got another one in between: the files stay, and the log says so.
 	//
-	// Errors: CONFLICT (with a detail for each; nothing was applied; without details: a program changed a branch or the index
-	// meanwhile), NOT_APPROVED, BARRED_PATH, UNRESOLVED, ENOSPC. With a target that commits also: NO_REPOSITORY (a path belongs to no repository), GIT_FILTER (the
+	// Errors: CONFLICT (nothing was applied; without files: a program changed a branch or the index meanwhile), NOT_APPROVED, BARRED_PATH, UNRESOLVED, ENOSPC. With a target that commits also: NO_REPOSITORY (a path belongs to no repository), GIT_FILTER (the
 	// attributes of a file name a filter program, such as Git LFS or git-crypt, which does not run; other conversions are made),
-	// DIRTY_COMMIT (with a detail for each: the parent commit, or the index, does not hold the lines that were changed), REPOSITORY_BUSY (a
+	// DIRTY_COMMIT (the parent commit, or the index, does not hold the lines that were changed), REPOSITORY_BUSY (a
 	// merge, rebase or other git command is in progress), HOOK_FAILED (a hook failed, or changed the content of the commit), EINVAL (no message or author; the branch is checked out; the repository is
 	// bare), EOPNOTSUPP (the repository keeps its refs in a reftable; the server runs as root in another user's workspace), EACCES
 	// (the repository's data lie outside of the workspace).
@@ -126,7 +128,7 @@ type ReviewServiceClient interface {
 	// what they are. Either all paths are rebased or none is, also after a crash. Decisions on hunks that are still there stay; all others are
 	// taken back, and are listed in `stale`.
 	//
-	// Errors: CONFLICT (with a detail for each; nothing was done), UNRESOLVED (a path has a conflict that an earlier Rebase recorded),
+	// Errors: CONFLICT (nothing was done), UNRESOLVED (a path has a conflict that an earlier Rebase recorded),
 	// REPOSITORY_BUSY (a git command is at work in a repository of the workspace), EDQUOT (the context would exceed its quota), EFBIG (the
 	// workspace exceeds the limits of seeding), EINVAL (the context was made from a template).
 	Rebase(ctx context.Context, in *RebaseRequest, opts ...grpc.CallOption) (*RebaseResponse, error)
@@ -360,7 +362,10 @@ func (c *reviewServiceClient) ResolveConflict(ctx context.Context, in *ResolveCo
 // (ctxfs-panel) is no reviewer. EACCES for a panel that names a context with its own work, or a copy whose origin was deleted.
 //
 // Errors of all calls: ESTALE (no such context), EBUSY (calls that change the context did not end within 10 s),
-// STALE_REVISION (a revision, change or hunk is not there any more; the message lists them).
+// STALE_REVISION (a revision, change or hunk is not there any more).
+//
+// A refusal has a reason, such as CONFLICT, and no errno: docs/reference/errors.md lists them all. Its error has a RefusedFiles with the files
+// that it is about.
 type ReviewServiceServer interface {
 	// Lists what the context changed, by path, and ends with a summary.
 	ListChanges(*ListChangesRequest, grpc.ServerStreamingServer[ListChangesResponse]) error
@@ -395,10 +400,9 @@ type ReviewServiceServer interface {
 	// has moved, its next start puts everything back; if it is killed later, its next start makes the remaining commits. It can then not make the
 	// commit of a branch that got another one in between: the files stay, and the log says so.
 	//
-	// Errors: CONFLICT (with a detail for each; nothing was applied; without details: a program changed a branch or the index
-	// meanwhile), NOT_APPROVED, BARRED_PATH, UNRESOLVED, ENOSPC. With a target that commits also: NO_REPOSITORY (a path belongs to no repository), GIT_FILTER (the
+	// Errors: CONFLICT (nothing was applied; without files: a program changed a branch or the index meanwhile), NOT_APPROVED, BARRED_PATH, UNRESOLVED, ENOSPC. With a target that commits also: NO_REPOSITORY (a path belongs to no repository), GIT_FILTER (the
 	// attributes of a file name a filter program, such as Git LFS or git-crypt, which does not run; other conversions are made),
-	// DIRTY_COMMIT (with a detail for each: the parent commit, or the index, does not hold the lines that were changed), REPOSITORY_BUSY (a
+	// DIRTY_COMMIT (the parent commit, or the index, does not hold the lines that were changed), REPOSITORY_BUSY (a
 	// merge, rebase or other git command is in progress), HOOK_FAILED (a hook failed, or changed the content of the commit), EINVAL (no message or author; the branch is checked out; the repository is
 	// bare), EOPNOTSUPP (the repository keeps its refs in a reftable; the server runs as root in another user's workspace), EACCES
 	// (the repository's data lie outside of the workspace).
@@ -431,7 +435,7 @@ type ReviewServiceServer interface {
 	// what they are. Either all paths are rebased or none is, also after a crash. Decisions on hunks that are still there stay; all others are
 	// taken back, and are listed in `stale`.
 	//
-	// Errors: CONFLICT (with a detail for each; nothing was done), UNRESOLVED (a path has a conflict that an earlier Rebase recorded),
+	// Errors: CONFLICT (nothing was done), UNRESOLVED (a path has a conflict that an earlier Rebase recorded),
 	// REPOSITORY_BUSY (a git command is at work in a repository of the workspace), EDQUOT (the context would exceed its quota), EFBIG (the
 	// workspace exceeds the limits of seeding), EINVAL (the context was made from a template).
 	Rebase(context.Context, *RebaseRequest) (*RebaseResponse, error)

@@ -159,12 +159,11 @@ export function entryOf(e: pb.JournalEntry): own.JournalEntry {
   return { ...appliedOf(e), kind: journalKinds[e.kind], contextId, actor, command, at: dateOf(e.doneNs), undoes: Number(e.undoes), undoneBy: Number(e.undoneBy) };
 }
 
-/** Returns the conflicts among the details of an error. */
-export function conflictsOf(details: readonly Any[]): own.Conflict[] {
-  return details.filter(({ typeUrl }) => typeUrl.endsWith(`/${pb.ConflictSchema.typeName}`)).map(({ value }) => {
-    const conflict = fromBinary(pb.ConflictSchema, value);
-    return { ...pathOf(conflict), kind: conflictKinds[conflict.kind] };
-  });
+/** Returns the files that a refusal is about, which are among the details of its error. */
+export function refusedOf(details: readonly Any[]): own.RefusedFiles {
+  const found = details.find(({ typeUrl }) => typeUrl.endsWith(`/${pb.RefusedFilesSchema.typeName}`));
+  const { files, fileCount, listedBy } = fromBinary(pb.RefusedFilesSchema, found?.value ?? new Uint8Array(0));
+  return { files: files.map((f) => ({ ...pathOf(f), kind: conflictKinds[f.kind] })), fileCount, listedBy };
 }
 
 /** Converts a change that a selection left out. */

@@ -207,7 +207,17 @@ export interface JournalEntry extends Applied {
   command: string;
 }
 
-/** A file that could not be merged. */
+/** The files that a refusal is about. */
+export interface RefusedFiles {
+  /** As many of them as fit into an error. */
+  files: Conflict[];
+  /** How many there are. */
+  fileCount: number;
+  /** The call of the API that lists them all, such as "ReviewService/ListChanges"; "" if files has them all. */
+  listedBy: string;
+}
+
+/** A file that could not be merged, or that a refusal is about for another reason: its kind is "unknown" then. */
 export interface Conflict extends ReviewPath {
   kind: "unknown" | "content" | "modify-delete" | "delete-modify" | "add-add" | "binary" | "type" | "directory-in-the-way" | "changed-meanwhile";
 }

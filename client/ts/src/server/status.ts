@@ -1,30 +1,32 @@
+import type { Any } from "@bufbuild/protobuf/wkt";
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { status, type ServiceError } from "@grpc/grpc-js";
 import { ConnectionError } from "../errors/connection.js";
-import { systemErrorOf } from "../session/failure.js";
+import { errorOf } from "../session/failure.js";
 
-const details = "grpc-status-details-bin";
+const trailer = "grpc-status-details-bin";
 
-/** Turns what a call of grpc-js failed with into an error of the file system, or of the connection. */
+/** Turns what a call of grpc-js failed with into an error of the file system, of a refusal, or of the connection. */
 export function callError(error: ServiceError): Error {
-  const [encoded] = error.metadata.get(details);
-  const info = encoded === undefined ? undefined : errorInfo(Buffer.from(encoded));
-  if (info) return systemErrorOf(info.reason, info.metadata);
+  const [encoded] = error.metadata.get(trailer);
+  const details = encoded === undefined ? [] : detailsOf(Buffer.from(encoded));
+  const info = details.find(({ typeUrl }) => typeUrl.endsWith("/google.rpc.ErrorInfo"));
+  if (info) {
+    const { reason, metadata } = readInfo(info.value);
+    return errorOf(reason, metadata, details);
+  }
   if (error.code === status.UNAVAILABLE) return new ConnectionError("ECONNREFUSED", `no ctxfs server was reached (${error.details})`, false, error);
   return error;
 }
 
 interface ErrorInfo { reason: string; metadata: Record<string, string> }
 
-/** Reads the google.rpc.ErrorInfo of a google.rpc.Status; undefined when there is none. */
-function errorInfo(encoded: Uint8Array): ErrorInfo | undefined {
-  for (const any of fieldsOf(encoded).filter((f) => f.no === 3)) {
+/** Reads the details of a google.rpc.Status. */
+function detailsOf(encoded: Uint8Array): Any[] {
+  return fieldsOf(encoded).filter((f) => f.no === 3).map((any) => {
     const parts = fieldsOf(any.bytes);
-    const type = text(parts, 1);
-    const value = parts.find((f) => f.no === 2);
-    if (value && type.endsWith("/google.rpc.ErrorInfo")) return readInfo(value.bytes);
-  }
-  return undefined;
+    return { $typeName: "google.protobuf.Any", typeUrl: text(parts, 1), value: parts.find((f) => f.no === 2)?.bytes ?? new Uint8Array(0) };
+  });
 }
 
 function readInfo(bytes: Uint8Array): ErrorInfo {

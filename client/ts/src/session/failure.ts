@@ -1,10 +1,13 @@
+import type { Any } from "@bufbuild/protobuf/wkt";
 import { ConnectionError } from "../errors/connection.js";
 import { CtxfsError, type GitRefusal } from "../errors/ctxfs.js";
 import { abortError } from "../errors/node.js";
 import { systemError, type SystemError } from "../errors/system.js";
 import type { SessionError } from "../gen/ctxfs/v1/session_pb.js";
-import { conflictsOf } from "../review/convert.js";
+import { refusedOf } from "../review/convert.js";
 import { pathsOf } from "./errorpaths.js";
+
+type Metadata = Readonly<Record<string, string>>;
 
 /** The gRPC status codes that the client acts on. */
 export const grpcCode = { cancelled: 1, unauthenticated: 16 } as const;
@@ -41,17 +44,23 @@ export class Refusal extends Failure {
 
   error(): Error {
     const { reason, message, metadata, details } = this.said;
-    if (reason === "") return new Error(message);
-    if (metadata.errno === undefined) return new CtxfsError(reason, message, metadata.hint ?? "", conflictsOf(details), gitRefusalOf(metadata));
-    return systemErrorOf(reason, metadata);
+    return reason === "" ? new Error(message) : errorOf(reason, metadata, details);
   }
 }
 
+/** Makes the error that an ErrorInfo and the other details of a status describe. */
+export function errorOf(reason: string, metadata: Metadata, details: readonly Any[]): Error {
+  if (metadata.errno !== undefined) return systemErrorOf(reason, metadata);
+  const { detail = "", hint = "" } = metadata;
+  const refused = refusedOf(details);
+  return new CtxfsError({ reason, detail, hint, ...refused, git: gitRefusalOf(metadata, refused.files.map(({ path }) => path)) });
+}
+
 /** Returns what an error of git is about; undefined for other errors. */
-function gitRefusalOf(metadata: Readonly<Record<string, string>>): GitRefusal | undefined {
+function gitRefusalOf(metadata: Metadata, paths: string[]): GitRefusal | undefined {
   if (metadata.kind !== "git") return undefined;
-  const { operation = "", repo = "", ref = "", expected = "", actual = "", paths = "" } = metadata;
-  return { operation, repo, ref, expected, actual, paths: paths === "" ? [] : paths.split("\n"), mayHaveHappened: metadata.may_have_happened === "true" };
+  const { operation = "", repo = "", ref = "", expected = "", actual = "" } = metadata;
+  return { operation, repo, ref, expected, actual, paths, mayHaveHappened: metadata.may_have_happened === "true" };
 }
 
 /** The caller's signal fired. */
@@ -82,8 +91,7 @@ export function causeOf(why: unknown): unknown {
   return why instanceof Failure ? why.error() : why;
 }
 
-/** Makes the error that an ErrorInfo describes. */
-export function systemErrorOf(reason: string, metadata: Readonly<Record<string, string>>): SystemError {
+function systemErrorOf(reason: string, metadata: Metadata): SystemError {
   const { errno, syscall, hint, detail, kind, written, etag, step } = metadata;
   // EOPNOTSUPP and ENOTSUP are one number. Node has the second name only.
   return systemError({

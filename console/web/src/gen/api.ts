@@ -1556,7 +1556,7 @@ export interface FeedChange {
   cursor?: string;
   /** The second path of Rename, CopyFile, Cp and Link. */
   dest?: string;
-  /** The errno of a call that failed and may have made a part of its change: "ENOSPC", "ECANCELED". Empty when it succeeded. */
+  /** The errno, or the reason of a refusal, of a call that failed and may have made a part of its change: "ENOSPC", "ECANCELED". Empty when it succeeded. */
   failed?: string;
   /**
    * The RPC's name, as in the audit log: "WriteFile", "Rename", "Batch", "Restore". "Interrupted" says that the server was killed: calls

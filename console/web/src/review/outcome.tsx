@@ -8,7 +8,7 @@ import { appliedWord, conflictWord, repositoryWord, short } from "./words";
 
 const most = 200;
 
-/** A path that could not be merged: a detail of an error, or a recorded conflict. */
+/** A file that a refusal is about, in a detail of an error, or a recorded conflict. kind is missing if nothing was to be merged. */
 interface Conflict {
   path?: string;
   rawPath?: string;
@@ -44,8 +44,8 @@ export function ConflictList({ conflicts }: { conflicts: readonly Conflict[] }) 
   if (conflicts.length === 0) return null;
   return (
     <ul className="rv-list">
-      {conflicts.slice(0, most).map((c) => <li key={keyOf(c)}><span className="mono"><bdi>{nameOf(c)}</bdi></span> <span className="dim">{conflictWord(c.kind)}</span></li>)}
-      {conflicts.length > most && <li className="dim">and {count(conflicts.length - most, "more conflict", "more conflicts")}</li>}
+      {conflicts.slice(0, most).map((c) => <li key={keyOf(c)}><span className="mono"><bdi>{nameOf(c)}</bdi></span> {c.kind && <span className="dim">{conflictWord(c.kind)}</span>}</li>)}
+      {conflicts.length > most && <li className="dim">and {count(conflicts.length - most, "more file", "more files")}</li>}
     </ul>
   );
 }
@@ -72,15 +72,15 @@ const remedies: Readonly<Record<string, string>> = {
   GIT_LOCKED: "Another git command has the repository: try again.",
 };
 
-/** Says why nothing was done, with each conflict, and what to do. */
+/** Says why nothing was done, with the files, and what to do. */
 export function Refusal({ error, retry }: { error: unknown; retry?: () => void }) {
   const { message, hint, reason, details } = asApiError(error);
-  const conflicts = details.filter((d) => String(d["@type"]).endsWith(".Conflict")) as Conflict[];
+  const refused = details.find((d) => String(d["@type"]).endsWith(".RefusedFiles")) as { files?: Conflict[] } | undefined;
   const remedy = Object.hasOwn(remedies, reason) ? remedies[reason] : hint;
   return (
     <div className="note bad" role="alert">
       <p className="rv-message">{message}</p>
-      <ConflictList conflicts={conflicts} />
+      <ConflictList conflicts={refused?.files ?? []} />
       {remedy && <p>{remedy}</p>}
       {retry && <p><Button small onClick={retry}>Try again</Button></p>}
     </div>

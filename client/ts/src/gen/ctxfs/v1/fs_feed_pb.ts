@@ -238,7 +238,7 @@ export type FeedChange = Message<"ctxfs.v1.FeedChange"> & {
   also: FeedPath[];
 
   /**
-   * The errno of a call that failed and may have made a part of its change: "ENOSPC", "ECANCELED". Empty when it succeeded.
+   * The errno, or the reason of a refusal, of a call that failed and may have made a part of its change: "ENOSPC", "ECANCELED". Empty when it succeeded.
    *
    * @generated from field: string failed = 14;
    */

@@ -1,1 +1,0 @@
-import{j as s}from"./index-NsCF0f2G.js";import{P as o}from"./processes-Dl6ewybG.js";import"./follow-BGHCc0hW.js";import"./colours-BdebpjGW.js";/* empty css            */function u({rest:r}){return s.jsx(o,{route:["processes"],rest:r})}export{u as default};

@@ -1,1 +1,0 @@
-import{j as r}from"./index-NsCF0f2G.js";import{P as t}from"./processes-Dl6ewybG.js";import"./follow-BGHCc0hW.js";import"./colours-BdebpjGW.js";/* empty css            */function u({contextId:s,rest:o}){return r.jsx(t,{contextId:s,route:["contexts",s,"processes"],rest:o})}export{u as default};
