@@ -28,8 +28,8 @@ type Reason struct {
 	Code codes.Code
 	// Text says when a call is refused so.
 	Text string
-	// listedBy is the call or the command that lists all files that the refusal is about; "" for a refusal that is about none.
-	listedBy string
+	// ListedBy is the call or the command that lists all files that the refusal is about; "" for a refusal that is about none.
+	ListedBy string
 }
 
 // reasons has every reason by its name, as it travels.
@@ -115,7 +115,7 @@ func (r *Refusal) withFiles(n int) *status.Status {
 	detail, hint := r.Detail+named(r.Files), r.Hint
 	files := &ctxfsv1.RefusedFiles{Files: r.Files[:n], FileCount: int32(len(r.Files))}
 	if n < len(r.Files) {
-		files.ListedBy = reasons[r.Reason].listedBy
+		files.ListedBy = reasons[r.Reason].ListedBy
 		hint = joined(hint, fmt.Sprintf("this error lists %d of %d files", n, len(r.Files)))
 		if by := path.Base(files.GetListedBy()); files.GetListedBy() != "" {
 			hint += fmt.Sprintf(", and %s lists them all", by)

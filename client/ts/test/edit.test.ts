@@ -59,7 +59,7 @@ test("editFile makes all edits or none", async () => {
   expect(await fs.readFile("/text", "utf8")).toBe("one\n2\nthree\nfour\n");
   expect(await failure(fs.editFile("/text", { oldText: "four", newText: "4" }, { ifMatch: dry.etag }))).toMatchObject({ code: "ESTALE", etag: done.etag });
   expect(await failure(fs.editFile("/text", [{ oldText: "four", newText: "4" }, { oldText: "thr ee", newText: "3" }]))).toMatchObject({
-    code: "EINVAL", kind: "edit", message: expect.stringContaining('edit 2 of 2: old_text is not in the file; the nearest lines are 3: "three"') as unknown,
+    code: "EINVAL", kind: "edit", message: expect.stringContaining('edit 2 of 2: oldText is not in the file; the nearest lines are 3: "three"') as unknown,
   });
   expect(await fs.readFile("/text", "utf8")).toBe("one\n2\nthree\nfour\n");
 });

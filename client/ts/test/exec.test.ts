@@ -148,7 +148,7 @@ describe("what is refused", () => {
     if (why !== "") return context.skip(why);
     const [plain, able] = [await panelFs("panels/plain"), await panelFs("panels/able", "--exec")];
     const refused = plain.exec(["true"]);
-    await expect(refused.started).rejects.toMatchObject({ code: "EACCES", hint: expect.stringContaining("PANEL_RIGHT_EXEC") as string });
+    await expect(refused.started).rejects.toMatchObject({ code: "EACCES", hint: expect.stringContaining("openPanel(id, { exec: true })") as string });
     await expect(textOf(refused.stdout)).rejects.toMatchObject({ code: "EACCES" });
     await expect(plain.processes()).rejects.toMatchObject({ code: "EACCES" });
     await expect(able.exec(["true"], { cwd: "/nope" }).exit).rejects.toMatchObject({ code: "ENOENT" });

@@ -14,6 +14,8 @@ export interface SystemErrorInit {
   hint?: string | undefined;
   /** What is wrong, where the errno says too little. */
   detail?: string | undefined;
+  /** What the server counts the error as: the errno's name. */
+  reason?: string | undefined;
   /** "context" when the context is meant and not a file, "condition" for ifMatch and ifNoneMatch, "edit" for an edit that cannot be made. */
   kind?: string | undefined;
   /** Bytes that reached the file before the failure. */
@@ -35,6 +37,7 @@ export interface SystemError extends Error {
   dest?: string;
   hint?: string;
   detail?: string;
+  reason?: string;
   kind?: string;
   written?: number;
   etag?: string;
@@ -42,17 +45,22 @@ export interface SystemError extends Error {
 }
 
 const optional = ["syscall", "path", "dest"] as const;
-const extras = ["hint", "detail", "kind", "written", "etag", "step"] as const;
+const extras = ["hint", "detail", "reason", "kind", "written", "etag", "step"] as const;
+
+/** The errors, some only of one system call, of which Node's text says all with the system call and the path. Their messages are exactly Node's. */
+const complete = new Set(["ENOENT", "EEXIST", "EISDIR", "ENAMETOOLONG", "ENOTDIR", "ENOTEMPTY", "ENOTSUP copyfile"]);
 
 /**
- * Returns Node's message: "ENOENT: no such file or directory, open '/x'". Of a context, which Node does not know, it
- * says what is wrong and what to do instead.
+ * Returns Node's message: "ENOENT: no such file or directory, open '/x'". What the server knows besides stands after Node's text:
+ * "EINVAL: invalid argument: the pattern has no end; close the bracket, glob". Where Node has no such error (kind), it stands in its place.
  */
 export function systemMessage(e: SystemErrorInit): string {
   const known = systemErrors[e.code]?.[1];
-  let text = `${e.code}: ${(e.kind ? e.detail : undefined) ?? known ?? e.detail ?? "unknown error"}`;
+  const isNodes = !e.kind && (complete.has(e.code) || complete.has(`${e.code} ${e.syscall ?? ""}`)) && Boolean(e.syscall && e.path);
+  const texts = e.kind ? [e.detail ?? known] : [known, isNodes || e.detail === known ? undefined : e.detail];
+  let text = `${e.code}: ${texts.filter(Boolean).join(": ") || "unknown error"}`;
   if (e.step !== undefined) text += ` (steps[${e.step}]; nothing was changed)`;
-  if (e.kind && e.hint) text += `; ${e.hint}`;
+  if (e.hint && !isNodes) text += `; ${e.hint}`;
   if (e.syscall) text += `, ${e.syscall}`;
   if (e.path !== undefined) text += ` '${e.path}'`;
   if (e.dest !== undefined) text += ` -> '${e.dest}'`;
@@ -61,7 +69,7 @@ export function systemMessage(e: SystemErrorInit): string {
 
 /**
  * Makes an error of the file system as Node makes it: its fields are own and enumerable, in Node's order.
- * hint, detail, kind, written, etag and step are own but not enumerable, so that printing and comparing show what Node shows.
+ * hint, detail, reason, kind, written, etag and step are own but not enumerable, so that printing and comparing show what Node shows.
  */
 export function systemError(init: SystemErrorInit): SystemError {
   const error = new Error(systemMessage(init)) as SystemError;

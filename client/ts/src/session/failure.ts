@@ -2,6 +2,7 @@ import type { Any } from "@bufbuild/protobuf/wkt";
 import { ConnectionError } from "../errors/connection.js";
 import { CtxfsError, type GitRefusal } from "../errors/ctxfs.js";
 import { abortError } from "../errors/node.js";
+import { inFunctions } from "../errors/words.js";
 import { systemError, type SystemError } from "../errors/system.js";
 import type { SessionError } from "../gen/ctxfs/v1/session_pb.js";
 import { refusedOf } from "../review/convert.js";
@@ -50,8 +51,9 @@ export class Refusal extends Failure {
 
 /** Makes the error that an ErrorInfo and the other details of a status describe. */
 export function errorOf(reason: string, metadata: Metadata, details: readonly Any[]): Error {
-  if (metadata.errno !== undefined) return systemErrorOf(reason, metadata);
-  const { detail = "", hint = "" } = metadata;
+  const detail = inFunctions(metadata.detail ?? "");
+  const hint = inFunctions(metadata.hint ?? "");
+  if (metadata.errno !== undefined) return systemErrorOf(reason, { ...metadata, detail, hint });
   const refused = refusedOf(details);
   return new CtxfsError({ reason, detail, hint, ...refused, git: gitRefusalOf(metadata, refused.files.map(({ path }) => path)) });
 }
@@ -96,7 +98,7 @@ function systemErrorOf(reason: string, metadata: Metadata): SystemError {
   // EOPNOTSUPP and ENOTSUP are one number. Node has the second name only.
   return systemError({
     ...pathsOf(reason, metadata),
-    code: reason === "EOPNOTSUPP" ? "ENOTSUP" : reason, errno: errno ? -Number(errno) : undefined, syscall, hint, detail, kind,
+    code: reason === "EOPNOTSUPP" ? "ENOTSUP" : reason, errno: errno ? -Number(errno) : undefined, syscall, reason, hint, detail, kind,
     written: written ? Number(written) : undefined, etag, step: step ? Number(step) : undefined,
   });
 }
