@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 
@@ -81,7 +82,8 @@ func reviewError(op string, err error) error {
 
 // Changes lists what the context changed, at these paths and below them; all if there are none.
 func (r *Review) Changes(ctx context.Context, req *ctxfsv1.ListChangesRequest) ([]*ctxfsv1.Change, *ctxfsv1.ChangesSummary, error) {
-	req = &ctxfsv1.ListChangesRequest{ContextId: r.id, Paths: req.GetPaths(), Ignored: req.GetIgnored(), Against: req.GetAgainst(), JournalId: req.GetJournalId()}
+	paths, raw := rawTwins(req.GetPaths())
+	req = &ctxfsv1.ListChangesRequest{ContextId: r.id, Paths: paths, RawPaths: append(raw, req.GetRawPaths()...), Ignored: req.GetIgnored(), Against: req.GetAgainst(), JournalId: req.GetJournalId()}
 	stream, err := r.c.reviews().ListChanges(ctx, req)
 	if err != nil {
 		return nil, nil, reviewError("listchanges", err)
@@ -135,8 +137,9 @@ func (r *Review) Hunks(ctx context.Context, req *ctxfsv1.GetDiffRequest, f func(
 }
 
 func (r *Review) diff(ctx context.Context, req *ctxfsv1.GetDiffRequest, form ctxfsv1.DiffForm) (grpc.ServerStreamingClient[ctxfsv1.GetDiffResponse], error) {
+	paths, raw := rawTwins(req.GetPaths())
 	return r.c.reviews().GetDiff(ctx, &ctxfsv1.GetDiffRequest{
-		ContextId: r.id, Paths: req.GetPaths(), Form: form, Lines: req.GetLines(), Ignored: req.GetIgnored(), Against: req.GetAgainst(), JournalId: req.GetJournalId(),
+		ContextId: r.id, Paths: paths, RawPaths: append(raw, req.GetRawPaths()...), Form: form, Lines: req.GetLines(), Ignored: req.GetIgnored(), Against: req.GetAgainst(), JournalId: req.GetJournalId(),
 	})
 }
 
@@ -253,20 +256,40 @@ func SelectAll() *ctxfsv1.Selection {
 	return &ctxfsv1.Selection{What: &ctxfsv1.Selection_All{All: true}}
 }
 
-// SelectPaths selects changes by path: of a file, or of a directory with what is below it.
+// SelectPaths selects changes by path, which need not be UTF-8: of a file, or of a directory with what is below it.
 func SelectPaths(paths ...string) *ctxfsv1.Selection {
 	out := &ctxfsv1.SelectedChanges{}
 	for _, p := range paths {
-		out.Changes = append(out.Changes, &ctxfsv1.SelectedChange{Path: p})
+		out.Changes = append(out.Changes, selected(p))
 	}
 	return &ctxfsv1.Selection{What: &ctxfsv1.Selection_Changes{Changes: out}}
 }
 
 // SelectHunks selects hunks of a file.
 func SelectHunks(path string, hunkIDs ...string) *ctxfsv1.Selection {
-	return &ctxfsv1.Selection{What: &ctxfsv1.Selection_Changes{Changes: &ctxfsv1.SelectedChanges{
-		Changes: []*ctxfsv1.SelectedChange{{Path: path, HunkIds: hunkIDs}},
-	}}}
+	change := selected(path)
+	change.HunkIds = hunkIDs
+	return &ctxfsv1.Selection{What: &ctxfsv1.Selection_Changes{Changes: &ctxfsv1.SelectedChanges{Changes: []*ctxfsv1.SelectedChange{change}}}}
+}
+
+// selected selects a path, which need not be UTF-8.
+func selected(path string) *ctxfsv1.SelectedChange {
+	if utf8.ValidString(path) {
+		return &ctxfsv1.SelectedChange{Path: path}
+	}
+	return &ctxfsv1.SelectedChange{RawPath: []byte(path)}
+}
+
+// rawTwins returns the paths that are UTF-8, and those that are not, which a protobuf string cannot hold.
+func rawTwins(paths []string) (text []string, raw [][]byte) {
+	for _, p := range paths {
+		if utf8.ValidString(p) {
+			text = append(text, p)
+		} else {
+			raw = append(raw, []byte(p))
+		}
+	}
+	return text, raw
 }
 
 // SelectPatch selects the hunks of a patch.

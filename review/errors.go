@@ -41,15 +41,20 @@ type Error struct {
 
 // Error returns the refusal in words, with the first paths.
 func (e *Error) Error() string {
-	var names []string
-	for _, p := range e.Paths[:min(len(e.Paths), fserr.FewNames)] {
-		names = append(names, string(p))
-	}
-	text := string(e.Reason) + ": " + e.Detail + fserr.Names(names, len(e.Paths))
+	text := string(e.Reason) + ": " + e.Text()
 	if e.Hint != "" {
 		text += "; " + e.Hint
 	}
 	return text
+}
+
+// Text returns the detail and the first paths.
+func (e *Error) Text() string {
+	var names []string
+	for _, p := range e.Paths[:min(len(e.Paths), fserr.FewNames)] {
+		names = append(names, string(p))
+	}
+	return e.Detail + fserr.Names(names, len(e.Paths))
 }
 
 func refuse(reason Reason, paths []Path, detail, hint string) *Error {

@@ -47,7 +47,7 @@ func (r *Reviews) Unapplied(ctx context.Context, id string) (err error) {
 		}
 		for _, d := range diffs {
 			if d.Barred == "" && d.Tree == nil && (d.Before.Exists() || ignored.ReasonAnywhere(string(d.Path), false) == "") {
-				paths = append(paths, "/"+d.Path)
+				paths = append(paths, d.Path)
 			}
 		}
 		return ignored.Err()

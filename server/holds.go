@@ -38,7 +38,7 @@ func (c *collector) look(ctx context.Context) (contexts.Holds, error) {
 func (c *collector) changes(ctx context.Context, id contexts.ID) ([]contexts.Kept, error) {
 	err := c.s.parts.reviews.Unapplied(ctx, string(id))
 	if refused := (*review.Error)(nil); errors.As(err, &refused) {
-		return []contexts.Kept{{Reason: contexts.KeepChanges, Text: refused.Detail}}, nil
+		return []contexts.Kept{{Reason: contexts.KeepChanges, Text: refused.Text()}}, nil
 	}
 	return nil, err
 }

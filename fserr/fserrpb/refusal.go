@@ -42,6 +42,7 @@ var reasons = map[string]Reason{
 	"REPOSITORY_BUSY": {codes.FailedPrecondition, "a git command is at work in a repository", "GitService/ListRepositories"},
 	"DIRTY_COMMIT":    {codes.FailedPrecondition, "a commit needs changes of the user's that are not committed", "git status"},
 	"NO_REPOSITORY":   {codes.FailedPrecondition, "files that are to be committed belong to no repository", "ReviewService/ListChanges"},
+	"NOT_APPLIED":     {codes.FailedPrecondition, "a context has changes that were not applied, which would be lost", "ReviewService/ListChanges"},
 	"HOOK_FAILED":     {codes.FailedPrecondition, "a hook failed, or changed the content of the commit", ""},
 	"CHECK_FAILED":    {codes.FailedPrecondition, "a check of the result failed", ""},
 

@@ -13,15 +13,27 @@ import (
 type changesRequest interface {
 	GetContextId() string
 	GetPaths() []string
+	GetRawPaths() [][]byte
 	GetIgnored() bool
 	GetAgainst() *ctxfsv1.Against
 	GetJournalId() int64
 }
 
+// pathsIn returns the paths that a request names.
+func pathsIn(req changesRequest) (paths []review.Path) {
+	for _, p := range req.GetPaths() {
+		paths = append(paths, reviewPath(p, nil))
+	}
+	for _, p := range req.GetRawPaths() {
+		paths = append(paths, reviewPath("", p))
+	}
+	return paths
+}
+
 // listOrEntry lists what a context, or an entry of its journal, changed.
 func (s *Reviews) listOrEntry(ctx context.Context, req changesRequest) (*review.List, error) {
 	if req.GetJournalId() == 0 {
-		return s.list(ctx, req.GetContextId(), req.GetPaths(), req.GetIgnored(), req.GetAgainst())
+		return s.list(ctx, req.GetContextId(), pathsIn(req), req.GetIgnored(), req.GetAgainst())
 	}
 	if req.GetAgainst() != nil {
 		return nil, fserr.Invalid("set one of against and journal_id")
@@ -36,11 +48,12 @@ func (s *Reviews) listOrEntry(ctx context.Context, req changesRequest) (*review.
 		}
 		return &fserr.Error{Code: fserr.EACCES, Detail: "the entry changed the workspace, which a panel cannot read"}
 	})
-	if err != nil || len(req.GetPaths()) == 0 {
+	paths := pathsIn(req)
+	if err != nil || len(paths) == 0 {
 		return l, err
 	}
 	l.Changes = slices.DeleteFunc(l.Changes, func(c *review.Change) bool {
-		return !slices.ContainsFunc(req.GetPaths(), func(p string) bool { return c.Path.Within(reviewPath(p, nil)) })
+		return !slices.ContainsFunc(paths, c.Path.Within)
 	})
 	return l, nil
 }

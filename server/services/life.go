@@ -151,7 +151,7 @@ func verdictsToPB(list []contexts.Verdict) (out []*ctxfsv1.ContextVerdict) {
 	for _, v := range list {
 		pb := &ctxfsv1.ContextVerdict{ContextId: string(v.ID), Removed: v.Removed, Rule: contextRules[v.Rule], Bytes: v.Bytes}
 		for _, k := range v.Kept {
-			pb.Kept = append(pb.Kept, &ctxfsv1.KeptContext{Reason: keepReasons[k.Reason], Text: k.Text})
+			pb.Kept = append(pb.Kept, &ctxfsv1.KeptContext{Reason: keepReasons[k.Reason], Text: fserrpb.Valid(k.Text)})
 		}
 		out = append(out, pb)
 	}

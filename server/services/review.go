@@ -58,17 +58,14 @@ func (s *Reviews) ListChanges(req *ctxfsv1.ListChangesRequest, stream grpc.Serve
 	return stream.Send(&ctxfsv1.ListChangesResponse{Event: &ctxfsv1.ListChangesResponse_Summary{Summary: summaryToPB(l)}})
 }
 
-func (s *Reviews) list(ctx context.Context, contextID string, paths []string, ignored bool, against *ctxfsv1.Against) (*review.List, error) {
+func (s *Reviews) list(ctx context.Context, contextID string, paths []review.Path, ignored bool, against *ctxfsv1.Against) (*review.List, error) {
 	id, reviewer, err := s.readTarget(ctx, contextID)
 	if err != nil {
 		return nil, err
 	}
-	q := review.Query{Context: string(id), Ignored: ignored, Drift: reviewer}
+	q := review.Query{Context: string(id), Ignored: ignored, Drift: reviewer, Paths: paths}
 	if q.Against, err = s.againstOf(ctx, reviewer, against); err != nil {
 		return nil, err
-	}
-	for _, p := range paths {
-		q.Paths = append(q.Paths, reviewPath(p, nil))
 	}
 	if slices.Contains(q.Paths, "") {
 		q.Paths = nil

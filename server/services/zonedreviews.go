@@ -194,7 +194,7 @@ func (s *ZonedReviews) ResolveConflict(ctx context.Context, req *ctxfsv1.Resolve
 }
 
 // pathFields are the fields of review.proto that have paths of a context.
-var pathFields = []protoreflect.Name{"path", "raw_path", "paths", "renamed_from", "repository", "unresolved"}
+var pathFields = []protoreflect.Name{"path", "raw_path", "paths", "raw_paths", "renamed_from", "repository", "unresolved"}
 
 // reviewFile is the file whose messages have pathFields.
 const reviewFile = "ctxfs/v1/review.proto"

@@ -1814,7 +1814,9 @@ type ListChangesRequest struct {
 	// What the context is compared with; not set means its base.
 	Against *Against `protobuf:"bytes,10,opt,name=against,proto3" json:"against,omitempty"`
 	// Shows what a journal entry changed instead. It excludes against. Errors: ENOENT (the context has no such entry).
-	JournalId     int64 `protobuf:"varint,30,opt,name=journal_id,json=journalId,proto3" json:"journal_id,omitempty"`
+	JournalId int64 `protobuf:"varint,30,opt,name=journal_id,json=journalId,proto3" json:"journal_id,omitempty"`
+	// Further paths, which are not UTF-8.
+	RawPaths      [][]byte `protobuf:"bytes,31,rep,name=raw_paths,json=rawPaths,proto3" json:"raw_paths,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1882,6 +1884,13 @@ func (x *ListChangesRequest) GetJournalId() int64 {
 		return x.JournalId
 	}
 	return 0
+}
+
+func (x *ListChangesRequest) GetRawPaths() [][]byte {
+	if x != nil {
+		return x.RawPaths
+	}
+	return nil
 }
 
 // Response of ListChanges.
@@ -2179,7 +2188,9 @@ type GetDiffRequest struct {
 	// What the context is compared with; not set means its base.
 	Against *Against `protobuf:"bytes,10,opt,name=against,proto3" json:"against,omitempty"`
 	// Shows what a journal entry changed instead. It excludes against. Errors: ENOENT (the context has no such entry).
-	JournalId     int64 `protobuf:"varint,30,opt,name=journal_id,json=journalId,proto3" json:"journal_id,omitempty"`
+	JournalId int64 `protobuf:"varint,30,opt,name=journal_id,json=journalId,proto3" json:"journal_id,omitempty"`
+	// Further paths, which are not UTF-8.
+	RawPaths      [][]byte `protobuf:"bytes,31,rep,name=raw_paths,json=rawPaths,proto3" json:"raw_paths,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2261,6 +2272,13 @@ func (x *GetDiffRequest) GetJournalId() int64 {
 		return x.JournalId
 	}
 	return 0
+}
+
+func (x *GetDiffRequest) GetRawPaths() [][]byte {
+	if x != nil {
+		return x.RawPaths
+	}
+	return nil
 }
 
 // What a context is compared with instead of its base. The changes lead from there to the context. They cannot be decided on: they have
@@ -5234,7 +5252,7 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x12\x1b\n" +
 	"\tchange_id\x18\x03 \x01(\tR\bchangeId\x12\x19\n" +
-	"\bhunk_ids\x18\x04 \x03(\tR\ahunkIds\"\xaf\x01\n" +
+	"\bhunk_ids\x18\x04 \x03(\tR\ahunkIds\"\xcc\x01\n" +
 	"\x12ListChangesRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x14\n" +
@@ -5243,7 +5261,8 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\aagainst\x18\n" +
 	" \x01(\v2\x11.ctxfs.v1.AgainstR\aagainst\x12\x1d\n" +
 	"\n" +
-	"journal_id\x18\x1e \x01(\x03R\tjournalId\"\x80\x01\n" +
+	"journal_id\x18\x1e \x01(\x03R\tjournalId\x12\x1b\n" +
+	"\traw_paths\x18\x1f \x03(\fR\brawPaths\"\x80\x01\n" +
 	"\x13ListChangesResponse\x12*\n" +
 	"\x06change\x18\x01 \x01(\v2\x10.ctxfs.v1.ChangeH\x00R\x06change\x124\n" +
 	"\asummary\x18\x02 \x01(\v2\x18.ctxfs.v1.ChangesSummaryH\x00R\asummaryB\a\n" +
@@ -5267,7 +5286,7 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x05paths\x18\x02 \x03(\tR\x05paths\x12\x1d\n" +
 	"\n" +
 	"path_count\x18\x03 \x01(\x05R\tpathCount\x12\x1b\n" +
-	"\tlisted_ns\x18\x04 \x01(\x03R\blistedNs\"\xe9\x01\n" +
+	"\tlisted_ns\x18\x04 \x01(\x03R\blistedNs\"\x86\x02\n" +
 	"\x0eGetDiffRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x14\n" +
@@ -5278,7 +5297,8 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\aagainst\x18\n" +
 	" \x01(\v2\x11.ctxfs.v1.AgainstR\aagainst\x12\x1d\n" +
 	"\n" +
-	"journal_id\x18\x1e \x01(\x03R\tjournalId\"\x8e\x01\n" +
+	"journal_id\x18\x1e \x01(\x03R\tjournalId\x12\x1b\n" +
+	"\traw_paths\x18\x1f \x03(\fR\brawPaths\"\x8e\x01\n" +
 	"\aAgainst\x12\x1e\n" +
 	"\tworkspace\x18\x01 \x01(\bH\x00R\tworkspace\x12\x1c\n" +
 	"\brevision\x18\x02 \x01(\tH\x00R\brevision\x12\x1c\n" +

@@ -1837,6 +1837,8 @@ export interface GetDiffRequest {
   lines?: number;
   /** Only these paths and what is below them; empty means all. */
   paths?: string[];
+  /** Further paths, which are not UTF-8. */
+  rawPaths?: string[];
 }
 
 /** Response of GetDiff. */
@@ -2504,6 +2506,8 @@ export interface ListChangesRequest {
   journalId?: string;
   /** Only these paths and what is below them; empty means all. */
   paths?: string[];
+  /** Further paths, which are not UTF-8. */
+  rawPaths?: string[];
 }
 
 /** Response of ListChanges. */
