@@ -129,11 +129,11 @@ func (f *flow) leave(p *position) {
 }
 
 // lose removes a reader that may come back, and has the process wait for it, for a time. It does not wait if the reader is back already: a
-// client may notice before the server that a connection was lost.
+// client may notice before the server that a connection was lost. One that begins anew is another reader.
 func (f *flow) lose(p *position, wait time.Duration) {
 	f.mu.Lock()
 	for other := range f.readers {
-		if other.away == nil && !other.back && other.number > p.number && other.from[Stdout] <= p.at[Stdout] && other.from[Stderr] <= p.at[Stderr] {
+		if other.away == nil && !other.back && other.number > p.number && other.continues(p) {
 			other.back = true
 			wait = 0
 			break
@@ -144,6 +144,20 @@ func (f *flow) lose(p *position, wait time.Duration) {
 		f.expect(p.at, wait)
 	}
 	f.leave(p)
+}
+
+// continues reports whether a reader began where another one may have stopped: that had got at most what was sent to it, and has not lost more than a
+// window of that.
+func (p *position) continues(other *position) bool {
+	if p.from == ([2]int64{}) && other.at != p.from {
+		return false
+	}
+	for i, from := range p.from {
+		if from > other.at[i] || from < other.at[i]-window {
+			return false
+		}
+	}
+	return true
 }
 
 // expect has the process wait for a reader at an offset that is not connected, for a time.

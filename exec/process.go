@@ -208,6 +208,9 @@ func (p *Process) supervise(access *contexts.Access) {
 			}
 			end(TimedOut, stopGrace)
 		case k := <-p.kills:
+			if k.alone && (broken != nil || reason != 0) {
+				continue // it is ending already
+			}
 			if k.alone && p.breakPipes() {
 				broken = time.After(p.table.breakTime)
 			} else {

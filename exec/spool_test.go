@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // pattern is a stream whose bytes depend on their offset.
@@ -140,3 +141,25 @@ func TestSpoolOnFullDisk(t *testing.T) {
 
 // neverFull is of a stream without blocking readers.
 func neverFull(int64) <-chan struct{} { return nil }
+
+// TestReaderThatBeginsAnewIsNotTheLostOne has two readers. When the connection of one is lost, the process waits for that one.
+func TestReaderThatBeginsAnewIsNotTheLostOne(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		from  [2]int64
+		waits bool
+	}{
+		"begins anew": {[2]int64{}, true}, "is far behind": {[2]int64{1 << 20}, true}, "continues": {[2]int64{99 << 20}, false},
+	} {
+		var f flow
+		lost := f.enter([2]int64{})
+		f.advance(lost, Stdout, 100<<20)
+		other := f.enter(c.from)
+		f.advance(other, Stdout, 200<<20)
+		f.lose(lost, time.Hour)
+		if waits := f.full(Stdout, 200<<20) != nil; waits != c.waits {
+			t.Errorf("the other reader %s: the process waits: %v", name, waits)
+		}
+		f.end()
+	}
+}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/ctxfs/ctxfs/fserr"
@@ -61,6 +63,39 @@ func (d *Draft) Filters(ctx context.Context, work string, paths []string) (map[s
 	}
 	filters, err := parseFilters(out, len(paths))
 	return filters, d.failed(err)
+}
+
+// Filtered returns those of the paths for which git add would run a filter, with its name: by the working tree, by what its index has beside that, by the
+// configuration of the repository, its user and the system, and by another branch that is committed to. No filter runs.
+func (d *Draft) Filtered(ctx context.Context, paths []string) (map[string]string, error) {
+	dir := filepath.Join(d.repo.tree.Dir(), filepath.FromSlash(d.repo.path))
+	there := worktree(dir, literalPaths)
+	there.config = append([]string{"safe.directory=" + dir}, there.config...)
+	timeout := d.repo.reader.opts.Timeout
+	ask := func(r runner, cached ...string) (map[string]string, error) {
+		args := slices.Concat([]string{"check-attr"}, cached, []string{"-z", "--stdin", "filter"})
+		out, err := r.feed(ctx, timeout, strings.NewReader(strings.Join(paths, "\x00")+"\x00"), args...)
+		if err != nil {
+			return nil, d.failed(err)
+		}
+		filters, err := parseFilters(out, len(paths))
+		return filters, d.failed(err)
+	}
+	filters, err := ask(there)
+	if err != nil || d.Parent == "" {
+		return filters, err
+	}
+	if head, err := d.repo.follow("HEAD"); err != nil || head == d.Parent {
+		return filters, d.failed(err)
+	}
+	branch := d.build()
+	branch.env = append(branch.env, "GIT_INDEX_FILE="+filepath.Join(d.scratch.dir, "attributes-index"))
+	if _, err := branch.run(ctx, timeout, "read-tree", d.Parent); err != nil {
+		return nil, d.failed(err)
+	}
+	more, err := ask(branch, "--cached")
+	maps.Copy(filters, more)
+	return filters, err
 }
 
 // Clean stores files of a working tree of our own as git add does on top of the parent: line ends, encodings and keywords are converted as

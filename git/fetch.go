@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -76,15 +77,27 @@ func (r *Reader) IsNamedRemotely(ctx context.Context, a Address, commit string, 
 	if f.scratch, err = newScratch(r.opts.Scratch, len(commit) == 64); err != nil {
 		return false, err
 	}
+	out, said, err := to(f.scratch, a).capture(ctx, r.opts.Timeout, nil, "ls-remote", "--quiet", target)
+	if err != nil {
+		return false, a.failed(ctx, nil, said, err)
+	}
+	for name, id := range advertised(out) {
+		if id == commit && (name == "HEAD" || strings.HasPrefix(name, "refs/heads/") || strings.HasPrefix(name, "refs/tags/")) {
+			return true, nil
+		}
+	}
 	all := append([]string{target}, allRefs...)
 	if err := f.tryAll(ctx, nil, append([]string{"--filter=tree:0"}, all...), all); err != nil {
 		return false, err
 	}
 	own := f.scratch.local("")
-	if _, err := own.run(ctx, r.opts.Timeout, "cat-file", "-e", commit+"^{commit}"); err != nil {
-		return false, ctx.Err()
+	var missing *exec.ExitError
+	if _, err := own.run(ctx, r.opts.Timeout, "cat-file", "-e", commit+"^{commit}"); errors.As(err, &missing) && missing.Exited() {
+		return false, nil
+	} else if err != nil {
+		return false, err
 	}
-	out, err := own.run(ctx, r.opts.Timeout, "rev-list", "--max-count=1", commit, "--not", "--all")
+	out, err = own.run(ctx, r.opts.Timeout, "rev-list", "--max-count=1", commit, "--not", "--all")
 	return len(out) == 0, err
 }
 

@@ -946,3 +946,47 @@ func TestCommitKeepsWhatTheIndexHides(t *testing.T) {
 	w.wantGit("s both\nS other\nH plain", "ls-files", "-v")
 	w.sound("workspace")
 }
+
+// TestFiltersThatTheBaseDoesNotName has attributes that the context was not seeded with.
+func TestFiltersThatTheBaseDoesNotName(t *testing.T) {
+	t.Parallel()
+	const attributes = "*.key filter=git-crypt\n"
+	for name, set := range map[string]func(w repos){
+		"in the working tree": func(w repos) { write(t, w.in("workspace"), files{"secrets/.gitattributes": attributes}) },
+		"committed since": func(w repos) {
+			write(t, w.in("workspace"), files{".gitattributes": attributes})
+			w.gitIn("workspace", "add", ".gitattributes")
+			w.gitIn("workspace", "commit", "-qm", "attributes")
+		},
+		"in the index": func(w repos) {
+			write(t, w.in("workspace"), files{".gitattributes": attributes})
+			w.gitIn("workspace", "add", ".gitattributes")
+			remove(t, w.in("workspace"), ".gitattributes")
+		},
+		"core.attributesFile": func(w repos) {
+			write(t, w.dir, files{"attributes": attributes})
+			w.gitIn("workspace", "config", "core.attributesFile", w.in("attributes"))
+		},
+		"on the other branch": func(w repos) {
+			w.gitIn("workspace", "checkout", "-qb", "side")
+			write(t, w.in("workspace"), files{".gitattributes": attributes})
+			w.gitIn("workspace", "add", ".gitattributes")
+			w.gitIn("workspace", "commit", "-qm", "attributes")
+			w.gitIn("workspace", "checkout", "-q", "main")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRepos(t, files{"plain": "plain\n", "secrets/old.key": "old\n"})
+			w.t = t
+			set(w)
+			write(t, w.in(id), files{"secrets/new.key": "s3cret\n"})
+			branch := ""
+			if name == "on the other branch" {
+				branch = "side"
+			}
+			_, err := w.commit(branch)
+			wantReason(t, err, NeedsFilter)
+		})
+	}
+}

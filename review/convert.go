@@ -36,15 +36,18 @@ type conversion struct {
 }
 
 // InBlobs returns changes of a repository as git stores them: with line ends, encodings and keywords converted as these .gitattributes, the repository's
-// info/attributes and core.autocrlf say. refused are the files that a filter program has to convert.
+// info/attributes and core.autocrlf say. refused are the files that a filter program has to convert, by these or any other attributes that git goes by.
 func (r *Reviews) InBlobs(ctx context.Context, g *git.Draft, repo Path, changes []PickedChange, attributes map[Path]Version) (out []PickedChange, refused []Path, err error) {
 	out = slices.Clone(changes)
+	c := &conversion{store: r.store, scratch: r.ws.scratch, draft: g, repo: repo, attributes: attributes}
+	filters, err := c.filtered(ctx, out)
+	if err != nil {
+		return nil, nil, err
+	}
 	converts, err := g.Attributes(ctx)
-	if err != nil || (!converts && len(attributes) == 0) {
+	if err != nil || (!converts && len(attributes) == 0 && len(filters) == 0) {
 		return out, nil, err
 	}
-	c := &conversion{store: r.store, scratch: r.ws.scratch, draft: g, repo: repo, attributes: attributes}
-	filters := map[int]string{}
 	for _, of := range []whichSide{beforeOf, afterOf} {
 		for _, attributes := range []bool{false, true} {
 			// A changed .gitattributes file is converted by itself, so that the base's counts for all others.
@@ -63,6 +66,25 @@ func (r *Reviews) InBlobs(ctx context.Context, g *git.Draft, repo Path, changes 
 		}
 	}
 	return out, refused, nil
+}
+
+// filtered returns the filters of files that attributes of today name: the workspace may have got them after the context was seeded.
+func (c *conversion) filtered(ctx context.Context, changes []PickedChange) (map[int]string, error) {
+	at := map[string]int{}
+	for i, change := range changes {
+		if change.After.Type == rootfs.TypeFile {
+			at[c.within(change.Path)] = i
+		}
+	}
+	if len(at) == 0 {
+		return map[int]string{}, nil
+	}
+	named, err := c.draft.Filtered(ctx, slices.Sorted(maps.Keys(at)))
+	filters := map[int]string{}
+	for p, filter := range named {
+		filters[at[p]] = filter
+	}
+	return filters, err
 }
 
 // within returns a path of the workspace relative to the repository.

@@ -195,17 +195,17 @@ func leaves(p Path, target opener) bool {
 func repositories(changes []*Change, has func(Path) bool) {
 	heads := map[Path]bool{}
 	for _, c := range changes {
-		if path.Base(string(c.Path)) == "HEAD" && c.After.Exists() {
+		if strings.EqualFold(path.Base(string(c.Path)), "HEAD") && c.After.Exists() {
 			heads[parentOf(c.Path)] = true
 		}
 	}
 	isRepository := func(dir Path) bool { return heads[dir] || has(Path(path.Join(string(dir), "HEAD"))) }
 	for _, c := range changes {
 		dir := parentOf(c.Path)
-		switch path.Base(string(c.Path)) {
-		case "HEAD", "config", "config.worktree", "commondir", "packed-refs":
+		switch strings.ToLower(path.Base(string(c.Path))) {
+		case "head", "config", "config.worktree", "commondir", "packed-refs":
 		default:
-			if path.Base(string(dir)) != "hooks" {
+			if !strings.EqualFold(path.Base(string(dir)), "hooks") {
 				continue
 			}
 			dir = parentOf(dir)

@@ -78,7 +78,7 @@ func (s *Server) compose(context.Context) error {
 	s.registry = registry
 	ctxfsv1.RegisterFsServiceServer(registry, s.fs)
 	ctxfsv1.RegisterContextServiceServer(registry, &services.Contexts{
-		Contexts: p.contexts, Collector: s.collector, ContextOf: p.panels.ContextOf, Unapplied: p.reviews.Unapplied,
+		Contexts: p.contexts, Collector: s.collector, ContextOf: p.panels.ContextOf, Into: p.contexts.SeededInto, Unapplied: p.reviews.Unapplied,
 		Version: s.deps.Version, Driver: s.info.Driver, Metadata: s.info.Metadata,
 	})
 	ctxfsv1.RegisterPanelServiceServer(registry, &services.Panels{

@@ -141,12 +141,8 @@ func TestEachUseKeepsAContext(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
-	inUse := maps.Clone(want)
-	for _, id := range []string{"ctx_submitted", "ctx_decided", "ctx_staged"} { // a dry run also says what keeps them from a forced collection
-		want[id] += " CHANGES"
-	}
 	check("dry run", idle)
-	idle.DryRun, want = false, inUse
+	idle.DryRun = false
 	check("collection", idle)
 	delete(want, "ctx_free")
 	h.audited(cfg.AuditLog, "ctx_free", "host", "request")

@@ -37,7 +37,7 @@ func (c *collector) look(ctx context.Context) (contexts.Holds, error) {
 // changes keeps a context that has changes which were not applied.
 func (c *collector) changes(ctx context.Context, id contexts.ID) ([]contexts.Kept, error) {
 	err := c.s.parts.reviews.Unapplied(ctx, string(id))
-	if refused := (*review.Error)(nil); errors.As(err, &refused) {
+	if refused := (*review.Error)(nil); errors.As(err, &refused) && refused.Reason == review.NotApplied {
 		return []contexts.Kept{{Reason: contexts.KeepChanges, Text: refused.Text()}}, nil
 	}
 	return nil, err

@@ -58,6 +58,12 @@ func TestReviewOfAContextThatWasSeededIntoAZone(t *testing.T) {
 		}
 		wantError(t, err, codes.InvalidArgument, "EINVAL", "outside of the zone /workspace")
 
+		_, err = h.contexts().DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: id})
+		wantRefusal(t, err, codes.FailedPrecondition, "NOT_APPLIED")
+		if !strings.Contains(err.Error(), "workspace/app/src/main.go") {
+			t.Errorf("the refusal names no path of the context: %v", err)
+		}
+
 		for _, copied := range []func() error{
 			func() error {
 				_, err := h.contexts().Fork(t.Context(), &ctxfsv1.ForkRequest{ContextId: id, NewContextId: "ctx_fork"})

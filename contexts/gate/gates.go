@@ -410,7 +410,7 @@ func taken(ctx context.Context, id catalog.ID) *Taken {
 }
 
 // AccessAlone returns an access to the context that the caller has alone by ctx (Taken.Alone), nil if the caller has another one or none. It fails
-// with EBUSY if the context was not open when it was taken.
+// with EAGAIN if the context was not open when it was taken.
 func AccessAlone(ctx context.Context, id catalog.ID) (*Access, error) {
 	k := taken(ctx, id)
 	switch {

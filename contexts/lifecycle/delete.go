@@ -35,13 +35,13 @@ func (d *deletions) KeepReserve() {
 // in use, so that a refusal disturbs no caller, and again when no caller is in the context. nil refuses nothing.
 type Unless func(ctx context.Context) error
 
-// ask calls unless for a context that is in use. A context that cannot be entered has no content to lose.
+// ask calls unless for a context that is in use, and opens it for the second call. A context without a folder has no content to lose.
 func (c *changes) ask(ctx context.Context, id catalog.ID, unless Unless) error {
 	if unless == nil {
 		return nil
 	}
-	rec, ok, err := c.cat.Record(ctx, id)
-	if err != nil || !ok || rec.State != metadata.ContextReady {
+	there, err := c.cat.FolderState(id)
+	if err != nil || !there {
 		return err
 	}
 	return unless(gate.Observe(ctx))

@@ -205,10 +205,8 @@ func (c *collection) keep(ctx context.Context, rec metadata.Context, why []Kept,
 func (c *collection) judge(ctx context.Context, rec metadata.Context, rule Rule, holds Holds) Verdict {
 	v := Verdict{ID: catalog.ID(rec.ID), Rule: rule}
 	var err error
-	if v.Kept, err = c.held(ctx, rec, rule, holds); err == nil && (len(v.Kept) == 0 || c.opts.DryRun) && c.opts.Changes != nil {
-		var changes []Kept
-		changes, err = c.opts.Changes(gate.Observe(ctx), v.ID)
-		v.Kept = append(v.Kept, changes...)
+	if v.Kept, err = c.held(ctx, rec, rule, holds); err == nil && len(v.Kept) == 0 && c.opts.Changes != nil {
+		v.Kept, err = c.opts.Changes(gate.Observe(ctx), v.ID)
 	}
 	if err == nil && len(v.Kept) == 0 {
 		v.Bytes, v.Removed, v.Kept, err = c.context(ctx, v.ID, rule)

@@ -18,6 +18,7 @@ import (
 	"github.com/ctxfs/ctxfs/metadata/labels"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"github.com/ctxfs/ctxfs/review"
 )
 
 // progressInterval is the least time between two messages of progress in one phase.
@@ -31,6 +32,8 @@ type Contexts struct {
 	Collector Collector
 	// ContextOf returns the context that a panel gets, and the panel that owns it (panels.Registry).
 	ContextOf func(ctx context.Context, panelID string) (id contexts.ID, owner string, err error)
+	// Into returns the zone that a context was seeded into (contexts.Manager.SeededInto).
+	Into func(id contexts.ID) (string, error)
 	// Unapplied fails if a context has changes that were not applied (review.Reviews).
 	Unapplied func(ctx context.Context, id string) error
 	// Version of the server, Driver, the name of the driver that makes contexts, and Metadata, where the records are, for GetInfo.
@@ -263,9 +266,18 @@ func (s *Contexts) DeleteContext(ctx context.Context, req *ctxfsv1.DeleteContext
 	}
 	deleted, err := s.Contexts.Delete(ctx, id, s.unless(id, req.GetDiscardChanges()))
 	if err != nil {
-		return nil, reviewStatus(err)
+		return nil, s.status(id, err)
 	}
 	return &ctxfsv1.DeleteContextResponse{Removed: deleted.Entries}, nil
+}
+
+// status is reviewStatus with the paths that the context has.
+func (s *Contexts) status(id contexts.ID, err error) error {
+	st := reviewStatus(err)
+	if into, intoErr := s.Into(id); intoErr == nil && into != "" {
+		return zonedStatus(into, st)
+	}
+	return st
 }
 
 // unless refuses to lose the content of a context with changes that were not applied, or of which that is not known. It is nil if the caller discards
@@ -276,12 +288,17 @@ func (s *Contexts) unless(id contexts.ID, discard bool) contexts.Unless {
 	}
 	return func(ctx context.Context) error {
 		err := s.Unapplied(ctx, string(id))
-		if e := (*fserr.Error)(nil); errors.As(err, &e) && e.Code == fserr.EIO {
-			return &fserr.Error{
-				Code: e.Code, Kind: fserr.KindContext, Err: err, Detail: fmt.Sprintf("it is not known whether context '%s' has changes: %s", id, e.Error()),
-				Hint: "set discard_changes if they may be lost",
-			}
+		var e *fserr.Error
+		if refused := (*review.Error)(nil); errors.As(err, &refused) || !errors.As(err, &e) {
+			return err
 		}
-		return err
+		switch e.Code {
+		case fserr.ESTALE, fserr.EAGAIN, fserr.EBUSY, fserr.ECANCELED:
+			return err
+		}
+		return &fserr.Error{
+			Code: e.Code, Kind: fserr.KindContext, Err: err, Detail: fmt.Sprintf("it is not known whether context '%s' has changes: %s", id, e.Error()),
+			Hint: "set discard_changes if they may be lost",
+		}
 	}
 }

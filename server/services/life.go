@@ -86,7 +86,7 @@ func (s *Contexts) Restore(ctx context.Context, req *ctxfsv1.RestoreRequest) (*c
 	}
 	info, err := s.Contexts.Restore(ctx, id, req.GetName(), s.unless(id, req.GetDiscardChanges()))
 	if err != nil {
-		return nil, reviewStatus(err)
+		return nil, s.status(id, err)
 	}
 	return &ctxfsv1.RestoreResponse{Context: infoToPB(info)}, nil
 }

@@ -274,11 +274,17 @@ func keepOwner(dir node.Node, name string, now, old node.Stat) (kept bool, err e
 	if now.UID == old.UID && now.GID == old.GID {
 		return true, nil
 	}
-	err = dir.Chown(name, int64(old.UID), int64(old.GID))
-	if fserr.CodeOf(err) != fserr.EPERM {
+	refused := func(err error) bool { // EINVAL: the owner is not mapped into this process's user namespace
+		code := fserr.CodeOf(err)
+		return code == fserr.EPERM || code == fserr.EINVAL
+	}
+	if err = dir.Chown(name, int64(old.UID), int64(old.GID)); !refused(err) {
 		return err == nil, err
 	}
-	return false, Ignoring(dir.Chown(name, -1, int64(old.GID)), fserr.EPERM)
+	if err = dir.Chown(name, -1, int64(old.GID)); refused(err) {
+		err = nil
+	}
+	return false, err
 }
 
 // Take puts the new entry in place, or takes the old one away. It fails with ErrOccupied if the path is free and was not, or is not and was.

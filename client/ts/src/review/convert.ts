@@ -172,8 +172,10 @@ export function leftOutOf(l: pb.LeftOut): own.LeftOut {
 }
 
 /** Makes the message of a selection. */
-export function selectionOf(given: own.Selection, seen: readonly Pick<own.Change, "changeId">[] = []): pb.Selection {
-  return { $typeName: "ctxfs.v1.Selection", what: whatOf(given), seen: seen.map(({ changeId }) => changeId) };
+export function selectionOf(given: own.Selection, seen?: readonly Pick<own.Change, "changeId">[]): pb.Selection {
+  // For the server an empty list means that the caller does not say what it has seen. A caller that has seen nothing says so by an ID that no change has.
+  const ids = seen?.length === 0 ? [""] : (seen ?? []).map(({ changeId }) => changeId);
+  return { $typeName: "ctxfs.v1.Selection", what: whatOf(given), seen: ids };
 }
 
 function whatOf(given: own.Selection): pb.Selection["what"] {
