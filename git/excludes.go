@@ -1,7 +1,9 @@
 package git
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/ctxfs/ctxfs/fserr"
@@ -24,19 +27,39 @@ type Excludes struct {
 	IgnoreCase bool
 }
 
-// ReadExcludes reads the excludes of the working tree dir as a git does that the server's user runs there. So core.excludesFile is that of
+// Excluder reads Excludes. It remembers the configuration of repositories until one of the files that it came from is another one. It is safe for
+// concurrent use.
+type Excluder struct {
+	mu    sync.Mutex
+	known map[string]configured
+}
+
+// configured is what the configuration of a repository says of excludes.
+type configured struct {
+	stamp             string
+	file              string
+	isSet, ignoreCase bool
+}
+
+// maxConfigured bounds the repositories that an Excluder remembers.
+const maxConfigured = 10_000
+
+// Read reads the excludes of the working tree dir as a git does that the server's user runs there. So core.excludesFile is that of
 // the repository or, if it has none, that of the server's user or of the system. Git disregards the configuration of a repository that
 // belongs to another user, unless the server's user has named it in safe.directory. No program is run that a configuration names. A
-// file of more than maxBytes fails with EFBIG, and one that cannot be read with EACCES: what it excludes is not known then.
-func ReadExcludes(ctx context.Context, dir string, maxBytes int64) (out Excludes, err error) {
+// file of more than maxBytes fails with EFBIG, and one that cannot be read with EACCES: what it excludes is not known then. A change of the system's
+// configuration counts from the next Excluder on. A nil Excluder remembers nothing.
+func (x *Excluder) Read(ctx context.Context, dir string, maxBytes int64) (out Excludes, err error) {
 	info, err := infoExclude(ctx, dir)
 	if err != nil || info == "" {
 		return out, err
 	}
-	file, isSet, err := out.configure(ctx, dir)
+	c, err := x.configuration(ctx, dir)
 	if err != nil {
 		return out, err
 	}
+	out.IgnoreCase = c.ignoreCase
+	file, isSet := c.file, c.isSet
 	if !isSet {
 		file = defaultExcludes()
 	}
@@ -72,35 +95,90 @@ func infoExclude(ctx context.Context, dir string) (string, error) {
 	return name, nil
 }
 
-// configure sets IgnoreCase, and returns core.excludesFile.
-func (e *Excludes) configure(ctx context.Context, dir string) (file string, isSet bool, err error) {
+// configuration returns the configuration of a repository, which it may remember.
+func (x *Excluder) configuration(ctx context.Context, dir string) (configured, error) {
+	stamp := ""
+	if x != nil {
+		stamp = stampOf(dir)
+		x.mu.Lock()
+		c, ok := x.known[dir]
+		x.mu.Unlock()
+		if ok && stamp != "" && c.stamp == stamp {
+			return c, nil
+		}
+	}
+	c, err := configurationOf(ctx, dir)
+	if err != nil || stamp == "" {
+		return c, err
+	}
+	c.stamp = stamp
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.known) >= maxConfigured || x.known == nil {
+		x.known = map[string]configured{}
+	}
+	x.known[dir] = c
+	return c, nil
+}
+
+// stampOf tells the present configuration files of a repository and of the server's user from other ones. It is "" if there may be further files: one of
+// these includes some, or the repository has its .git elsewhere.
+func stampOf(dir string) string {
+	dot := filepath.Join(dir, ".git")
+	if st, err := os.Lstat(dot); err != nil || !st.IsDir() {
+		return ""
+	}
+	names := []string{filepath.Join(dot, "config"), filepath.Join(dot, "config.worktree"), filepath.Join(filepath.Dir(defaultExcludes()), "config")}
+	if home, err := os.UserHomeDir(); err == nil {
+		names = append(names, filepath.Join(home, ".gitconfig"))
+	}
+	stamp := dir
+	for _, name := range names {
+		st, err := os.Stat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		text, err := readRegular(name, maxConfig)
+		if err != nil || bytes.Contains(bytes.ToLower(text), []byte("include")) {
+			return ""
+		}
+		stamp += fmt.Sprintf("\x00%s %d %x", name, st.ModTime().UnixNano(), sha256.Sum256(text))
+	}
+	return stamp
+}
+
+// maxConfig bounds a configuration file whose settings are remembered, in bytes.
+const maxConfig = 1 << 20
+
+// configurationOf asks git.
+func configurationOf(ctx context.Context, dir string) (c configured, err error) {
 	out, err := worktree(dir).run(ctx, statusTimeout, "config", "-z", "--get-regexp", `^core\.(excludesfile|ignorecase)$`)
 	var exit *exec.ExitError
 	switch {
 	case errors.As(err, &exit) && exit.ExitCode() == 1, fserr.CodeOf(err) == fserr.EOPNOTSUPP: // nothing is set, or the server has no git
-		return "", false, nil
+		return c, nil
 	case err != nil:
-		return "", false, notConfigured(ctx, err)
+		return c, notConfigured(ctx, err)
 	}
 	for setting := range strings.SplitSeq(string(out), "\x00") {
 		switch key, value, hasValue := strings.Cut(setting, "\n"); key {
 		case "core.excludesfile":
-			file, isSet = value, true
+			c.file, c.isSet = value, true
 		case "core.ignorecase":
-			e.IgnoreCase = !hasValue || isTrue(value)
+			c.ignoreCase = !hasValue || isTrue(value)
 		}
 	}
-	if strings.HasPrefix(file, "~") || strings.HasPrefix(file, "%(") {
+	if strings.HasPrefix(c.file, "~") || strings.HasPrefix(c.file, "%(") {
 		out, err := worktree(dir).run(ctx, statusTimeout, "config", "-z", "--type=path", "--get", "core.excludesFile")
 		if err != nil {
-			return "", false, notConfigured(ctx, err)
+			return c, notConfigured(ctx, err)
 		}
-		file = strings.TrimSuffix(string(out), "\x00")
+		c.file = strings.TrimSuffix(string(out), "\x00")
 	}
-	if file != "" && !filepath.IsAbs(file) {
-		file = filepath.Join(dir, file)
+	if c.file != "" && !filepath.IsAbs(c.file) {
+		c.file = filepath.Join(dir, c.file)
 	}
-	return file, isSet, nil
+	return c, nil
 }
 
 // notConfigured reports that git could not read its configuration.

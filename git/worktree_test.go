@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,4 +78,48 @@ func TestListFiles(t *testing.T) {
 			t.Errorf("listed %q, want %q: %v", got, c.want, err)
 		}
 	}
+}
+
+// TestExcluderSeesEachChange changes, one after the other, what an Excluder may remember.
+func TestExcluderSeesEachChange(t *testing.T) {
+	w := gittest.New(t)
+	w.Repo("r", "f=1\n")
+	home := w.In("home")
+	w.Must(os.MkdirAll(home, 0o755))
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", "")
+	for _, name := range []string{"one", "two", "three", "four"} {
+		w.Write(name, name)
+	}
+	var x git.Excluder
+	check := func(what, want string) {
+		t.Helper()
+		for range 2 { // what is read, and what is remembered
+			got, err := x.Read(t.Context(), w.In("r"), 1<<20)
+			w.Must(err)
+			var texts []string
+			for _, text := range got.Texts {
+				texts = append(texts, string(text))
+			}
+			if all := strings.TrimSpace(strings.Join(texts, " ")); all != want {
+				t.Errorf("%s: the excludes are %q, want %q", what, all, want)
+			}
+		}
+	}
+	w.Must(os.RemoveAll(w.In("r/.git/info/exclude")))
+	check("nothing is set", "")
+	w.Write("home/.gitconfig", "[core]\n\texcludesFile = "+w.In("one")+"\n")
+	check("the user's configuration", "one")
+	w.Write("home/.gitconfig", "[core]\n\texcludesFile = "+w.In("two")+"\n")
+	check("another file of the user's", "two")
+	w.Git("r", nil, "config", "core.excludesFile", w.In("three"))
+	check("the repository's configuration", "three")
+	w.Write("r/.git/info/exclude", "info\n")
+	check("info/exclude", "three info")
+	w.Git("r", nil, "config", "--unset", "core.excludesFile")
+	w.Write("included", "[core]\n\texcludesFile = "+w.In("four")+"\n")
+	w.Git("r", nil, "config", "include.path", w.In("included"))
+	check("an included file", "four info")
+	w.Write("included", "[core]\n\texcludesFile = "+w.In("one")+"\n")
+	check("another included file", "one info")
 }

@@ -157,7 +157,7 @@ func (d *drafts) close() {
 // source is the workspace as git reads it.
 func (r *Reviews) source() (seed.Source, error) {
 	dir, err := filepath.EvalSymlinks(r.cfg.Workspace)
-	return seed.Source{Root: r.ws.root, Dir: dir, Avoid: string(r.cfg.ContextsDir)}, err
+	return seed.Source{Root: r.ws.root, Dir: dir, Avoid: string(r.cfg.ContextsDir), Excluder: &r.excluder}, err
 }
 
 func (r *Reviews) repository(p Path) (*git.Local, error) {

@@ -115,6 +115,8 @@ type Reviews struct {
 	journal journal
 	known   knownFiles
 	listed  *listings
+	// excluder reads what git excludes in the workspace.
+	excluder git.Excluder
 	// revisions are what was submitted.
 	revisions revisions
 	ws        *workspace

@@ -15,6 +15,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/git"
 )
 
 // Repository is a git repository of the workspace.
@@ -47,6 +48,8 @@ type Source struct {
 	Dir string
 	// Avoid is the contexts directory, relative to Dir and slash-separated, "" when it lies elsewhere.
 	Avoid string
+	// Excluder reads what git excludes; nil remembers nothing.
+	Excluder *git.Excluder
 }
 
 // discover lists the workspace's repositories, by path. A directory that holds

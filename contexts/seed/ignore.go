@@ -68,11 +68,11 @@ func NewIgnores(root rootfs.Root, exclude []string) *Ignores {
 }
 
 // NewGitIgnores adds what git ignores: by .gitignore files, and in each repository by info/exclude and core.excludesFile (see
-// git.ReadExcludes). Patterns do not apply in a repository below their own. Outside of repositories .gitignore files apply as in one.
+// git.Excluder). Patterns do not apply in a repository below their own. Outside of repositories .gitignore files apply as in one.
 func NewGitIgnores(ctx context.Context, src Source, exclude []string) *Ignores {
 	g := NewIgnores(src.Root, exclude)
 	g.git = &ignoring{file: gitIgnoreFile, levels: map[string]*level{}}
-	g.excludes = func(repo string) (git.Excludes, error) { return git.ReadExcludes(ctx, src.path(repo), maxIgnoreFile) }
+	g.excludes = func(repo string) (git.Excludes, error) { return src.Excluder.Read(ctx, src.path(repo), maxIgnoreFile) }
 	return g
 }
 
