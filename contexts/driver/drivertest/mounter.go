@@ -204,6 +204,20 @@ func restoredFromABackup(t *testing.T, d driver.Mounter) {
 		{"changed", func(m *made) { change(t, m.Folder) }},
 		{"mounted", func(*made) {}},
 		{"written", func(m *made) { must(t, os.WriteFile(m.in("a/run.sh"), []byte("written"), 0o755)) }},
+		{"one name of a file written", func(m *made) { must(t, os.WriteFile(m.in("many/hard1"), []byte("through one name"), 0o644)) }},
+		{"one name written, one removed", func(m *made) {
+			must(t, os.WriteFile(m.in("a/b/hard2"), []byte("through one name"), 0o644))
+			must(t, os.Remove(m.in("many/hard1")))
+		}},
+		{"one name replaced", func(m *made) {
+			must(t, os.WriteFile(m.in("new"), []byte("a file of its own"), 0o644))
+			must(t, os.Rename(m.in("new"), m.in("many/hard1")))
+		}},
+		{"the directory of a name replaced", func(m *made) {
+			must(t, os.WriteFile(m.in("many/hard1"), []byte("through one name"), 0o644))
+			removeAll(t, m.in("a/b"))
+			must(t, os.Mkdir(m.in("a/b"), 0o755))
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := create(t, d, layer(t))

@@ -2,12 +2,18 @@ package overlay
 
 import (
 	"context"
+	"errors"
+	"os"
 	"path"
 	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
+	"github.com/ctxfs/ctxfs/fserr"
 )
 
 // copyLinked copies those files of a layer that have several names, with all names, into a new upper directory. There
@@ -48,22 +54,150 @@ func (d *Driver) linkedIn(ctx context.Context, dir string, root rootfs.Root) (ma
 
 // linkedNames finds the names of files that have several below root, and the directories that lead to them.
 func linkedNames(ctx context.Context, root rootfs.Root) (map[string]bool, error) {
-	type file struct{ dev, ino uint64 }
-	first, wanted := map[file]string{}, map[string]bool{}
-	err := root.Walk(ctx, ".", tree.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, err error) error {
-		if err != nil || e.Type != rootfs.TypeFile || e.Stat.Nlink < 2 {
-			return err
+	wanted := map[string]bool{}
+	groups, err := linkGroups(ctx, root)
+	for _, names := range groups {
+		for _, name := range names {
+			want(wanted, name)
 		}
-		id := file{e.Stat.Dev, e.Stat.Ino}
-		if first[id] == "" {
-			first[id] = rel
+	}
+	return wanted, err
+}
+
+// linkGroups finds the files that have several names below root.
+func linkGroups(ctx context.Context, root rootfs.Root) ([][]string, error) {
+	type file struct{ dev, ino uint64 }
+	names := map[file][]string{}
+	err := root.Walk(ctx, ".", tree.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, err error) error {
+		if err == nil && e.Type == rootfs.TypeFile && e.Stat.Nlink > 1 {
+			id := file{e.Stat.Dev, e.Stat.Ino}
+			names[id] = append(names[id], rel)
+		}
+		return err
+	})
+	var groups [][]string
+	for _, group := range names {
+		if len(group) > 1 {
+			groups = append(groups, group)
+		}
+	}
+	return groups, err
+}
+
+// join gives files that were copied up by one of their names in the layer their other names in the upper directory. The kernel's index held these
+// together, by inodes that a copied state does not have. What is behind a directory that the context renamed, or in a part, may come apart.
+func (d *Driver) join(ctx context.Context, p driver.Place) (err error) {
+	indexed, err := d.indexed(p.State)
+	if parts, partsErr := d.PartsOf(p.State); err != nil || len(indexed) == 0 || len(parts) > 0 {
+		return errors.Join(err, partsErr)
+	}
+	layer, err := rootfs.Open(p.Layer, rootfs.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = layer.Close() }() // it was only read
+	groups, err := linkGroups(ctx, layer)
+	if err != nil || len(groups) == 0 {
+		return err
+	}
+	upper, err := rootfs.Open(filepath.Join(p.State, upperName), rootfs.Options{AllowChown: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, upper.Close()) }()
+	for _, names := range groups {
+		from := slices.IndexFunc(names, func(name string) bool {
+			st, err := upper.Lstat(name)
+			return err == nil && st.Type() == rootfs.TypeFile && indexed[st.Ino]
+		})
+		if from < 0 {
+			continue
+		}
+		for _, name := range names {
+			if err := d.joinName(ctx, p, layer, upper, names[from], name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// indexed returns the inodes of the files in a state's index.
+func (d *Driver) indexed(state string) (map[uint64]bool, error) {
+	entries, err := os.ReadDir(filepath.Join(state, indexName))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	inodes := map[uint64]bool{}
+	for _, e := range entries {
+		var st unix.Stat_t
+		if err := unix.Lstat(filepath.Join(state, indexName, e.Name()), &st); err != nil {
+			return nil, err
+		}
+		if st.Mode&unix.S_IFMT == unix.S_IFREG {
+			inodes[st.Ino] = true
+		}
+	}
+	return inodes, nil
+}
+
+// joinName links a file of the upper directory to a name that shows the layer's file.
+func (d *Driver) joinName(ctx context.Context, p driver.Place, layer, upper rootfs.Root, from, name string) error {
+	if _, err := upper.Lstat(name); fserr.CodeOf(err) != fserr.ENOENT {
+		return tree.Ignoring(err, fserr.ENOTDIR) // it is there, or is deleted
+	}
+	var missing []string
+	there := "."
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		st, err := upper.Lstat(dir)
+		switch {
+		case fserr.CodeOf(err) == fserr.ENOENT:
+			missing = append(missing, dir)
+			continue
+		case err != nil:
+			return err
+		case !st.IsDir() || d.isApart(filepath.Join(p.State, upperName, dir)):
 			return nil
 		}
-		want(wanted, first[id])
-		want(wanted, rel)
-		return nil
-	})
-	return wanted, err
+		if there == "." {
+			there = dir
+		}
+	}
+	was, err := upper.Lstat(there)
+	if err != nil {
+		return err
+	}
+	for _, dir := range slices.Backward(missing) {
+		_, err := tree.Copy(ctx, layer, dir, upper, dir, tree.CopyOptions{
+			Skip: func(rel string, _ rootfs.Entry) bool { return path.Clean(rel) != "." }, PreserveTimestamps: true, PreserveXattrs: true, PreserveOwner: true,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := upper.Link(from, name); err != nil {
+		return err
+	}
+	for _, dir := range missing { // as if the names had been there
+		st, err := layer.Lstat(dir)
+		if err == nil {
+			err = upper.Utimes(dir, st.AtimeNs, st.MtimeNs, false)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return upper.Utimes(there, was.AtimeNs, was.MtimeNs, false)
+}
+
+// isApart reports whether a directory of the upper directory shows nothing of the one that the layer has at its path.
+func (d *Driver) isApart(dir string) bool {
+	for _, mark := range []string{"opaque", "redirect"} {
+		if _, err := unix.Lgetxattr(dir, xattrs+mark, nil); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // want adds a name, and the directories above it.

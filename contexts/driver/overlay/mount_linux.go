@@ -58,8 +58,11 @@ func (d *Driver) Mount(ctx context.Context, p driver.Place) error {
 		return err
 	}
 	// Overlayfs knows directories by their inodes. The layer is the right one, whatever its inodes: its name says what it holds.
-	d.opts.Log.Sugar().Warnw("a context that was copied from elsewhere is taken over; hard links that the layer has and the context wrote to may have come apart",
+	d.opts.Log.Sugar().Warnw("a context that was copied from elsewhere is taken over; hard links of the layer in directories that the context renamed may have come apart",
 		"state", p.State)
+	if err := d.join(ctx, p); err != nil {
+		return stateError("mount", err)
+	}
 	if err := settle(ctx, p.State); err != nil {
 		return err
 	}
