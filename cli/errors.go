@@ -276,7 +276,7 @@ var commandWords = strings.NewReplacer(
 	"call EnsureContext or OpenPanel", "make it with 'ctxfs context create' or 'ctxfs panel open'; 'ctxfs context list' lists those that exist",
 	"its host opens it anew by OpenPanel", "'ctxfs panel open' opens it again",
 	"renew it with RenewToken before it expires, or call OpenPanel", "get a new one with 'ctxfs panel open'",
-	"set discard_changes if", "give --discard-changes if",
+	"set discard_changes", "give --discard-changes",
 	"set open_stdin and use SendInput", "use --interactive",
 	"start it with pty", "start it with --tty",
 	"set open_stdin", "start it with --interactive",

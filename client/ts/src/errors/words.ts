@@ -22,6 +22,7 @@ const phrases: readonly (readonly [server: string, here: string])[] = [
   ["or opens the panel with PANEL_RIGHT_GIT_PUSH", "or opens the panel with the right git-push"],
   ["or a panel that was opened with PANEL_RIGHT_REVIEW", "or a panel that was opened with { review: true }"],
   ["leave out one of seed_from and template; a panel beside a template needs a context_id for that", "leave out one of seedFrom and template; a panel beside a template needs a contextId for that"],
+  ["set discard_changes", "use --discard-changes of 'ctxfs context delete' and 'ctxfs snapshot restore'"],
   ["fixed_strings searches for plain text", "the option fixedStrings searches for plain text"],
   ["(FsService/ListHandles lists them)", "(a FileHandle is closed with close())"],
   ["a panel may call FsService and ContextService/GetInfo, ReviewService for its own changes, GatewayService for its own sites, ZoneService/ListZones, GitService but Push, and with PANEL_RIGHT_EXEC ExecService", "a panel may use its files, its own changes, its own sites, zones(), its git but push(), and exec() with that right"],
