@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"time"
 
@@ -66,7 +67,10 @@ func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevisi
 	}
 	l, err = r.changes(ctx, q, func(root rootfs.Root, l *List) error {
 		var out []*Change
-		chosen, out, err = sel.choose(l.Changes, func(c *Change) (*TextDiff, error) { return c.text(l.base, root) })
+		before := func(c *Change) ([]byte, error) {
+			return whole(c.Path, c.Before, func() (io.ReadCloser, error) { return l.base.open(l.base.lookup(c.Path)) })
+		}
+		chosen, out, err = sel.choose(l.Changes, func(c *Change) (*TextDiff, error) { return c.text(l.base, root) }, before)
 		if err != nil {
 			return err
 		}

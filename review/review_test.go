@@ -1,8 +1,10 @@
 package review
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -400,4 +402,73 @@ func TestContentsAreCollected(t *testing.T) {
 	_, err := w.undo(e.ID)
 	must(t, err)
 	same(t, "undone", read(t, w.in("workspace")), files{"a": "base\n", "b": "base\n"})
+}
+
+// TestPatchSelectsWhatItShows makes a patch of each kind of change. It selects the change until the panel makes another one.
+func TestPatchSelectsWhatItShows(t *testing.T) {
+	t.Parallel()
+	base := files{"text": "1\n", "bin": "\x00old", "link": "-> text", "run": "+x 1\n"}
+	put := func(w *world, name, content string) { // "" is an empty file
+		must(t, os.RemoveAll(w.in(id)+"/"+name))
+		if content == "" {
+			must(t, os.WriteFile(w.in(id)+"/"+name, nil, 0o644))
+			return
+		}
+		write(t, w.in(id), files{name: content})
+	}
+	const gone = "gone"
+	for name, c := range map[string]struct {
+		file, shown string
+		others      []string
+	}{
+		"a new binary":      {"new", "\x00good", []string{"\x00evil", "+x \x00good", "evil\n", "-> /etc/shadow", ""}},
+		"a changed binary":  {"bin", "\x00good", []string{"\x00evil", gone, "", "text\n"}},
+		"a new text":        {"new", "/etc/shadow", []string{"+x /etc/shadow", "-> /etc/shadow", "\x00evil", ""}},
+		"an empty new file": {"new", "", []string{"evil\n", "\x00evil", "-> text"}},
+		"a new executable":  {"new", "+x 1\n", []string{"1\n", "+x 2\n"}},
+		"a link":            {"link", "-> run", []string{"-> /etc/shadow", "run", gone}},
+		"a deletion":        {"text", gone, []string{"-> /etc/shadow", "", "\x00evil"}},
+		"a truncation":      {"text", "", []string{gone, "\x00evil", "-> run"}},
+		"a mode":            {"text", "+x 1\n", []string{"+x evil\n", "+x \x00evil", "-> /etc/shadow", gone}},
+		"a mode of a link":  {"run", "1\n", []string{"2\n", "-> text"}},
+		"a type":            {"text", "-> run", []string{"-> /etc/shadow", gone, "run"}},
+	} {
+		set := func(w *world, content string) {
+			if content == gone {
+				remove(t, w.in(id), c.file)
+				return
+			}
+			put(w, c.file, content)
+		}
+		patched := func(t *testing.T, w *world) *Selection {
+			t.Helper()
+			set(w, c.shown)
+			var patch bytes.Buffer
+			l, err := w.reviews.Changes(t.Context(), Query{Context: id})
+			must(t, err)
+			defer func() { must(t, l.Close()) }()
+			change := l.Changes[0]
+			before := func() (io.ReadCloser, error) { return l.base.open(l.base.lookup(change.Path)) }
+			must(t, change.patch(&patch, change.Path, before, fileOpener(w.in(id), change), 3))
+			return &Selection{Patch: patch.Bytes()}
+		}
+		t.Run(name+"/as shown", func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, base)
+			_, err := w.reviews.Apply(t.Context(), ApplyRequest{Context: id, Selection: patched(t, w), Approve: true, Actor: "host"})
+			must(t, err)
+			same(t, "the workspace", read(t, w.in("workspace")), read(t, w.in(id)))
+		})
+		for _, other := range c.others {
+			t.Run(fmt.Sprintf("%s/%q", name, other), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, base)
+				sel := patched(t, w)
+				set(w, other)
+				_, err := w.reviews.Apply(t.Context(), ApplyRequest{Context: id, Selection: sel, Approve: true, Actor: "host"})
+				wantReason(t, err, StaleRevision)
+				same(t, "the workspace", read(t, w.in("workspace")), base)
+			})
+		}
+	}
 }

@@ -3,6 +3,7 @@ package review
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -80,11 +81,11 @@ func (s Selection) scope() ([]Path, error) {
 }
 
 // choose finds what the selection names among the changes. left has what All, or a directory, leaves out. text returns the Text of a change with its
-// lines.
-func (s Selection) choose(changes []*Change, text func(*Change) (*TextDiff, error)) (chosen []*choice, left []*Change, err error) {
+// lines, and before what the base has.
+func (s Selection) choose(changes []*Change, text func(*Change) (*TextDiff, error), before func(*Change) ([]byte, error)) (chosen []*choice, left []*Change, err error) {
 	switch {
 	case s.Patch != nil:
-		chosen, err = choosePatch(changes, s.Patch, text)
+		chosen, err = choosePatch(changes, s.Patch, text, before)
 	case s.Changes != nil:
 		chosen, left, err = chooseNamed(changes, s.Changes)
 	default:
@@ -250,13 +251,18 @@ func patchPath(f *gitdiff.File) Path {
 	return Path(f.OldName)
 }
 
-// choosePatch finds each hunk of the patch among the changes: the same lines at the same place of the base.
-func choosePatch(changes []*Change, patch []byte, text func(*Change) (*TextDiff, error)) ([]*choice, error) {
+// choosePatch finds each hunk of the patch among the changes: the same lines at the same place of the base. What has no hunks must be the same change as a
+// whole: its kind, mode and content.
+func choosePatch(changes []*Change, patch []byte, text func(*Change) (*TextDiff, error), before func(*Change) ([]byte, error)) ([]*choice, error) {
 	files, err := parsePatch(patch)
 	if err != nil {
 		return nil, err
 	}
 	byPath := map[Path]*choice{}
+	parts := map[Path][]*gitdiff.File{}
+	for _, f := range files {
+		parts[patchPath(f)] = append(parts[patchPath(f)], f)
+	}
 	for _, f := range files {
 		p := patchPath(f)
 		i := slices.IndexFunc(changes, func(c *Change) bool { return c.Path == p })
@@ -264,6 +270,9 @@ func choosePatch(changes []*Change, patch []byte, text func(*Change) (*TextDiff,
 			return nil, refuse(StaleRevision, []Path{p}, "the patch is of a file without changes", "make the patch again")
 		}
 		ids, err := hunksOf(changes[i], f, text)
+		if err == nil && len(ids) == 0 {
+			err = isChange(changes[i], parts[p], before)
+		}
 		if err == nil {
 			err = take(byPath, changes[i], ids)
 		}
@@ -272,6 +281,51 @@ func choosePatch(changes []*Change, patch []byte, text func(*Change) (*TextDiff,
 		}
 	}
 	return sorted(byPath), nil
+}
+
+// isChange refuses parts of a patch that are not what a change is as a whole. A change of a file's type has two parts.
+func isChange(c *Change, parts []*gitdiff.File, before func(*Change) ([]byte, error)) error {
+	content, err := before(c)
+	if err != nil {
+		return err
+	}
+	mode := headMode(c.Before)
+	for _, f := range parts {
+		if f.IsNew != (mode == 0) {
+			return anotherChange(c)
+		}
+		if len(c.Hunks()) == 0 && !f.IsDelete { // its lines were found otherwise
+			var out bytes.Buffer
+			if err := gitdiff.Apply(&out, bytes.NewReader(content), f); err != nil {
+				return anotherChange(c)
+			}
+			content = out.Bytes()
+		}
+		switch {
+		case f.IsDelete:
+			mode, content = 0, nil
+		case f.NewMode != 0:
+			mode = patchMode(f.NewMode)
+		case f.IsNew:
+			mode = plainMode
+		}
+	}
+	if mode != headMode(c.After) || (len(c.Hunks()) == 0 && c.After.Exists() && hashOfText(string(content)) != c.After.Hash) {
+		return anotherChange(c)
+	}
+	return nil
+}
+
+func anotherChange(c *Change) error {
+	return refuse(StaleRevision, []Path{c.Path}, "the patch shows another change of the file than there is", "make the patch again, as git writes it, with modes and binary contents")
+}
+
+// patchMode is headMode of a mode that a patch names.
+func patchMode(mode os.FileMode) uint32 {
+	if mode&os.ModeSymlink != 0 || uint32(mode)&0o170000 == linkMode {
+		return linkMode
+	}
+	return gitMode(uint32(mode.Perm()))
 }
 
 // hunksOf returns the IDs of a patch's hunks; none if it has all of a change that is decided as a whole.
@@ -294,8 +348,11 @@ func hunksOf(c *Change, f *gitdiff.File, text func(*Change) (*TextDiff, error)) 
 		}
 		ids = append(ids, hunks[i].ID)
 	}
+	if len(ids) == 0 {
+		return nil, anotherChange(c)
+	}
 	modes := f.OldMode != 0 && f.NewMode != 0 && f.OldMode != f.NewMode
-	if len(ids) == 0 || (len(ids) == len(hunks) && (modes || c.Before.sameMode(c.After))) {
+	if len(ids) == len(hunks) && (modes || c.Before.sameMode(c.After)) {
 		return nil, nil
 	}
 	return ids, nil
