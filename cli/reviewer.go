@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,8 @@ type reviewer struct {
 	in *bufio.Scanner
 	// looks remembers the files of which each hunk was shown.
 	looks looks
+	// cut is the last file of which a line was cut.
+	cut string
 	// approved and rejected count decisions.
 	approved, rejected int
 }
@@ -113,6 +116,12 @@ func (v *reviewer) ask(ctx context.Context, q question) (skip bool, err error) {
 		}
 		switch strings.TrimSpace(v.in.Text()) {
 		case "a", "y":
+			if isCut(q.hunk) {
+				if err := v.a.printf("not approved: lines of it are not shown whole\n"); err != nil {
+					return false, err
+				}
+				continue
+			}
 			v.approved++
 			return false, v.decide(ctx, q, ctxfsv1.Decision_DECISION_APPROVED, "")
 		case "r", "n":
@@ -161,10 +170,20 @@ func (v *reviewer) show(q question) error {
 	if err == nil && q.hunk != nil {
 		err = v.lines(q.hunk)
 	}
-	if err != nil || q.last == nil {
+	if err == nil && isCut(q.hunk) {
+		v.cut = q.change.GetPath()
+		err = v.a.printf("lines longer than 4 KiB are cut here; 'ctxfs diff %s %s' shows them, and 'ctxfs approve' with the path approves the file\n",
+			v.looks.context, showPath(q.change.GetPath(), q.change.GetRawPath()))
+	}
+	if err != nil || q.last == nil || v.cut == q.change.GetPath() {
 		return err
 	}
 	return v.looks.shown(v.a, []string{cmp.Or(string(q.last.GetRawPath()), q.last.GetPath())}, []*ctxfsv1.Change{q.last})
+}
+
+// isCut reports whether the server cut a line of a hunk.
+func isCut(h *ctxfsv1.Hunk) bool {
+	return slices.ContainsFunc(h.GetLines(), func(l *ctxfsv1.DiffLine) bool { return l.GetCut() })
 }
 
 // lines prints a hunk with the line numbers of both versions.

@@ -112,3 +112,23 @@ func TestApplyTakesWhatWasShown(t *testing.T) {
 	refused("HOME is not set; give --unseen, or --revision", "apply", "p", "dir")
 	s.ok("apply", "p", "dir", "--unseen")
 }
+
+// TestReviewApprovesNoLinesThatItCuts has a line of which 'ctxfs review' shows the beginning.
+func TestReviewApprovesNoLinesThatItCuts(t *testing.T) {
+	s := serve(t)
+	s.ok("panel", "open", "long")
+	s.stdin = strings.Repeat("x", 5000) + " the end\n"
+	s.ok("--panel", "long", "put", "-", "/long")
+	s.stdin = "a\nq\n"
+	got := s.ok("review", "long")
+	for _, want := range []string{"'ctxfs diff ctx_long long' shows them", "not approved: lines of it are not shown whole", "approved 0, rejected 0"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("review says %.200q…, want %q", got[max(0, len(got)-600):], want)
+		}
+	}
+	if code, _, errs := s.run("approve", "long", "long"); code == 0 || !strings.Contains(errs, "has not shown you these changes") {
+		t.Errorf("approve after it: exit %d, %q", code, errs)
+	}
+	s.ok("diff", "long")
+	s.ok("approve", "long", "long")
+}

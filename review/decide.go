@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -36,12 +37,17 @@ func (r *Reviews) Decide(ctx context.Context, req DecideRequest) (out Decided, e
 		return out, err
 	}
 	defer unlock()
+	req.Selection.withdraws = req.Decision != Approved
 	l, chosen, left, err := r.choose(ctx, req.Context, req.Selection, req.IfRevision)
 	if err != nil {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
 	out.LeftOut = left
+	for _, p := range l.withdrawn {
+		out.Changes++
+		delete(l.state.Decided, p)
+	}
 	verdict := Verdict{Decision: req.Decision, Comment: req.Comment, Actor: req.Actor, At: time.Now().UTC()}
 	for _, c := range chosen {
 		out.Changes++
@@ -67,6 +73,9 @@ func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevisi
 	}
 	l, err = r.changes(ctx, q, func(root rootfs.Root, l *List) error {
 		var out []*Change
+		if sel.withdraws {
+			sel.Changes, l.withdrawn = l.state.withdraw(sel, l.Changes)
+		}
 		before := func(c *Change) ([]byte, error) {
 			return whole(c.Path, c.Before, func() (io.ReadCloser, error) { return l.base.open(l.base.lookup(c.Path)) })
 		}
@@ -87,6 +96,32 @@ func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevisi
 		}
 	}
 	return l, chosen, left, err
+}
+
+// withdraw returns what is selected but for changes that are not there any more, and the paths of such changes on which there is a decision: an approval
+// would be applied although no list of changes shows it.
+func (st *state) withdraw(sel Selection, changes []*Change) (rest []Selected, gone []Path) {
+	there := map[Path]bool{}
+	for _, c := range changes {
+		there[c.Path] = true
+	}
+	for _, p := range slices.Sorted(maps.Keys(st.Decided)) {
+		selected := sel.All || slices.ContainsFunc(sel.Changes, func(s Selected) bool { return isWithin(p, s.Path) && len(s.Hunks) == 0 })
+		if selected && !there[p] {
+			gone = append(gone, p)
+		}
+	}
+	if sel.Changes == nil {
+		return nil, gone
+	}
+	rest = []Selected{}
+	for _, s := range sel.Changes {
+		within := func(p Path) bool { return isWithin(p, s.Path) }
+		if !slices.ContainsFunc(gone, within) || slices.ContainsFunc(changes, func(c *Change) bool { return within(c.Path) }) {
+			rest = append(rest, s)
+		}
+	}
+	return rest, gone
 }
 
 // keep puts what the context holds of the chosen changes into the store.

@@ -239,6 +239,8 @@ type List struct {
 	context    string
 	state      *state
 	base       *base
+	// withdrawn are the paths of decisions that Selection.withdraws takes back.
+	withdrawn []Path
 	// stored says that both versions of all changes are in the store.
 	stored bool
 }

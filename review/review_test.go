@@ -472,3 +472,32 @@ func TestPatchSelectsWhatItShows(t *testing.T) {
 		}
 	}
 }
+
+// TestDecisionsOnChangesThatAreGoneAreTakenBack has the panel take a change back after its approval, which apply would write all the same.
+func TestDecisionsOnChangesThatAreGoneAreTakenBack(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		selection Selection
+		decision  Decision
+	}{
+		"rejected by name": {Selection{Changes: []Selected{{Path: "dir/a"}}}, Rejected}, "reset by name": {Selection{Changes: []Selected{{Path: "dir/a"}}}, ""},
+		"rejected with its directory": {Selection{Changes: []Selected{{Path: "dir"}}}, Rejected}, "all rejected": {Selection{All: true}, Rejected}, "all reset": {Selection{All: true}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, files{"dir/a": "1\n", "b": "1\n"})
+			write(t, w.in(id), files{"dir/a": "bad\n"})
+			w.decide(Approved, Selection{All: true})
+			write(t, w.in(id), files{"dir/a": "1\n", "b": "2\n"})
+			out, err := w.reviews.Decide(t.Context(), DecideRequest{Context: id, Selection: c.selection, Decision: c.decision, Actor: "host"})
+			must(t, err)
+			if out.Changes == 0 {
+				t.Error("no decision was taken back")
+			}
+			w.decide(Approved, Selection{Changes: []Selected{{Path: "b"}}})
+			_, err = w.reviews.Apply(t.Context(), ApplyRequest{Context: id, Actor: "host"})
+			must(t, err)
+			same(t, "the workspace", read(t, w.in("workspace")), files{"dir/a": "1\n", "b": "2\n"})
+		})
+	}
+}

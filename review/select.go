@@ -19,6 +19,8 @@ type Selection struct {
 	// Approved takes what is approved.
 	Approved bool
 	Changes  []Selected
+	// withdraws says that the selection takes decisions back, also those on changes that are not there any more.
+	withdraws bool
 	// Patch is a unified diff, or one by git. Each of its hunks must be one that there is.
 	Patch []byte
 	// Seen, if it is not empty, has the IDs of the changes that All and Changes may select. Changes whose hunks are named need not be among them.

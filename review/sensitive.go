@@ -167,9 +167,30 @@ func (s sensitiveNames) reasons(p Path) []string {
 	return out
 }
 
+// linkReasons returns why a link is sensitive by its name: programs find in it what they look for in a directory of the name, or of a name below.
+func (s sensitiveNames) linkReasons(p Path) []string {
+	out := s.reasons(p + "/")
+	folded := "/" + strings.ToLower(string(p))
+	for _, names := range []map[string][]sensitiveName{s.files, s.dirs} {
+		for _, list := range names {
+			for _, n := range list {
+				for above := path.Dir(n.name); above != "."; above = path.Dir(above) {
+					if strings.HasSuffix(folded, "/"+above) {
+						out = append(out, n.reason)
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
 // sensitive returns the reasons for which a reviewer must select the change by name.
 func (c *Change) sensitive(after opener) []string {
 	out := sensitives.reasons(c.Path)
+	if c.After.Type == rootfs.TypeSymlink {
+		out = append(out, sensitives.linkReasons(c.Path)...)
+	}
 	if c.After.Type == rootfs.TypeFile && c.After.Mode&executable != 0 && c.Before.Mode&executable == 0 {
 		out = append(out, SensitiveExecutable)
 	}
@@ -180,11 +201,24 @@ func (c *Change) sensitive(after opener) []string {
 	return slices.Compact(out)
 }
 
-// leaves reports whether a link's target is absolute, leads out of the context, or into a repository's .git.
+// leaves reports whether a link's target is absolute, may lead out of the context, or into a repository's .git. A ".." behind a name may lead out: the
+// name can be another link.
 func leaves(p Path, target opener) bool {
 	data, err := content(target)
 	if err != nil || strings.HasPrefix(string(data), "/") || BarredName(Path(data)) != "" {
 		return true
+	}
+	up := false
+	for _, name := range slices.Backward(strings.Split(string(data), "/")) {
+		switch name {
+		case "..":
+			up = true
+		case "", ".":
+		default:
+			if up {
+				return true
+			}
+		}
 	}
 	joined := path.Join(path.Dir(string(p)), string(data))
 	return joined == ".." || strings.HasPrefix(joined, "../")

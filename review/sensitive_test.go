@@ -90,6 +90,8 @@ func TestSensitivePlaces(t *testing.T) {
 		"new/HEAD": "ref: refs/heads/main\n", "new/config": "[core]\n", "new/hooks/post-checkout": "#!/bin/sh\n", "new/objects/info/packs": "\n", "new/refs/heads/main": "0\n",
 		"old.git/config": "[core]\nfsmonitor = evil\n", "old.git/hooks/update": "#!/bin/sh\n", "config": "other\n", "hooks/index.ts": "export {}\n",
 		"git": "-> .git", "deep/git": "-> ../sub/.GIT/hooks", "up": "-> ../x", "fine": "-> config",
+		"p/q/root": "-> ../..", "out": "-> p/q/root/../../etc/passwd", "back": "-> p/../config",
+		".vscode": "-> vs", ".github": "-> gh", "deep/.GitHub": "-> ../gh", "x/.github/workflows": "-> ../../gh", "gradle": "-> vs", ".cargo": "-> vs", "deep/.husky": "-> vs", "vs": "-> p",
 	})
 	got := map[Path]string{}
 	for _, c := range w.changes(Query{}).Changes {
@@ -98,6 +100,9 @@ func TestSensitivePlaces(t *testing.T) {
 	for p, want := range map[Path]string{
 		"new/HEAD": SensitiveHook, "new/config": SensitiveHook, "new/hooks/post-checkout": SensitiveHook, "new/objects/info/packs": "", "old.git/config": SensitiveHook,
 		"old.git/hooks/update": SensitiveHook, "config": "", "hooks/index.ts": "", "git": SensitiveLink, "deep/git": SensitiveLink, "up": SensitiveLink, "fine": "",
+		"p/q/root": "", "out": SensitiveLink, "back": SensitiveLink,
+		".vscode": SensitiveHook, ".github": SensitiveHook + " " + SensitiveWorkflow, "deep/.GitHub": SensitiveHook + " " + SensitiveWorkflow, "x/.github/workflows": SensitiveWorkflow,
+		"gradle": SensitiveScript, ".cargo": SensitiveScript, "deep/.husky": SensitiveHook, "vs": "",
 	} {
 		if is, ok := got[p]; !ok || is != want {
 			t.Errorf("%s is sensitive as %q, want %q (a change: %t)", p, is, want, ok)
