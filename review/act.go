@@ -124,6 +124,7 @@ func (r *Reviews) toApply(ctx context.Context, req ApplyRequest) (steps []step, 
 		steps, err = r.allApproved(ctx, req)
 		return steps, nil, err
 	}
+	req.Selection.approves = req.Approve
 	l, chosen, left, err := r.choose(ctx, req.Context, *req.Selection, req.IfRevision)
 	if err != nil {
 		return nil, nil, err

@@ -54,6 +54,8 @@ type Change struct {
 	// only if there is none.
 	Repository   Path
 	InRepository bool
+	// rejected are the IDs of the hunks that were rejected; "" is the change as a whole. It is set for selections that approve.
+	rejected map[string]bool
 }
 
 // opener opens the content of a version that exists.
@@ -164,6 +166,8 @@ func (c *Change) leftOut() string {
 		return c.Sensitive[0]
 	case c.Ignored:
 		return "ignored"
+	case c.rejected[""]:
+		return "rejected"
 	}
 	return ""
 }

@@ -37,7 +37,7 @@ func (r *Reviews) Decide(ctx context.Context, req DecideRequest) (out Decided, e
 		return out, err
 	}
 	defer unlock()
-	req.Selection.withdraws = req.Decision != Approved
+	req.Selection.withdraws, req.Selection.approves = req.Decision != Approved, req.Decision == Approved
 	l, chosen, left, err := r.choose(ctx, req.Context, req.Selection, req.IfRevision)
 	if err != nil {
 		return out, err
@@ -73,6 +73,9 @@ func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevisi
 	}
 	l, err = r.changes(ctx, q, func(root rootfs.Root, l *List) error {
 		var out []*Change
+		if sel.approves {
+			l.markRejected()
+		}
 		if sel.withdraws {
 			sel.Changes, l.withdrawn = l.state.withdraw(sel, l.Changes)
 		}
@@ -96,6 +99,22 @@ func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevisi
 		}
 	}
 	return l, chosen, left, err
+}
+
+// markRejected notes in the changes what earlier decisions reject of them.
+func (l *List) markRejected() {
+	for _, c := range l.Changes {
+		whole, hunks := l.Verdict(c)
+		c.rejected = map[string]bool{}
+		for id, v := range hunks {
+			if v.Decision == Rejected {
+				c.rejected[id] = true
+			}
+		}
+		if whole.Decision == Rejected || len(c.rejected) == len(c.Hunks()) && len(c.rejected) > 0 {
+			c.rejected[""] = true
+		}
+	}
 }
 
 // withdraw returns what is selected but for changes that are not there any more, and the paths of such changes on which there is a decision: an approval

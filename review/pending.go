@@ -24,8 +24,8 @@ func (r *Reviews) Pending(ctx context.Context, id string) (submitted, decisions 
 	return submitted, decisions, err
 }
 
-// Unapplied fails with NotApplied if a context has changes that were not applied, and names them: those that are neither ignored nor barred. A context
-// whose changes cannot be reviewed has none.
+// Unapplied fails with NotApplied if a context has changes that were not applied, and names them: those that are neither ignored nor barred, and what
+// stands barred in the place of a file of the base. A context whose changes cannot be reviewed has none.
 func (r *Reviews) Unapplied(ctx context.Context, id string) (err error) {
 	l, origin, err := r.opened(ctx, id)
 	if fserr.CodeOf(err) == fserr.EOPNOTSUPP {
@@ -46,7 +46,7 @@ func (r *Reviews) Unapplied(ctx context.Context, id string) (err error) {
 			return err
 		}
 		for _, d := range diffs {
-			if d.Barred == "" && d.Tree == nil && (d.Before.Exists() || ignored.ReasonAnywhere(string(d.Path), false) == "") {
+			if l.base.mayLose(d) && d.Tree == nil && (d.Before.Exists() || ignored.ReasonAnywhere(string(d.Path), false) == "") {
 				paths = append(paths, d.Path)
 			}
 		}
@@ -56,6 +56,19 @@ func (r *Reviews) Unapplied(ctx context.Context, id string) (err error) {
 		err = refuse(NotApplied, paths, fmt.Sprintf("context '%s' has changes that were not applied", id), "apply them, discard them, or set discard_changes")
 	}
 	return err
+}
+
+// mayLose reports whether a difference may be all that there is of somebody's work.
+func (b *base) mayLose(d Difference) bool {
+	switch d.Barred {
+	case "":
+		return true
+	case BarredSetuid: // the workspace's own files may have such a mode
+		return b.lookup(d.Path).Mode&setIDs == 0
+	case BarredSpecial:
+		return b.has(d.Path)
+	}
+	return false
 }
 
 // awaited reports whether some path of what was submitted last has neither become the base, as it does when all of it is applied, nor been

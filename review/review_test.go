@@ -501,3 +501,38 @@ func TestDecisionsOnChangesThatAreGoneAreTakenBack(t *testing.T) {
 		})
 	}
 }
+
+// TestAllApprovesNothingThatWasRejected rejects a file, and a hunk of another one.
+func TestAllApprovesNothingThatWasRejected(t *testing.T) {
+	t.Parallel()
+	edited := strings.NewReplacer("line 5\n", "five\n", "line 25\n", "twenty-five\n").Replace(numbered(30))
+	for name, approve := range map[string]func(w *world, sel Selection) []LeftOut{
+		"approve": func(w *world, sel Selection) []LeftOut {
+			out := w.decide(Approved, sel)
+			_, err := w.reviews.Apply(t.Context(), ApplyRequest{Context: id, Actor: "host"})
+			must(t, err)
+			return out.LeftOut
+		},
+		"apply": func(w *world, sel Selection) []LeftOut {
+			e, err := w.reviews.Apply(t.Context(), ApplyRequest{Context: id, Selection: &sel, Approve: true, Actor: "host"})
+			must(t, err)
+			return e.LeftOut
+		},
+	} {
+		for what, sel := range map[string]Selection{"all": {All: true}, "a directory": {Changes: []Selected{{Path: "dir"}}}} {
+			t.Run(name+" "+what, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, files{"dir/a": numbered(30), "dir/b": "1\n", "dir/c": "1\n"})
+				write(t, w.in(id), files{"dir/a": edited, "dir/b": "bad\n", "dir/c": "2\n"})
+				hunk := w.changes(Query{}).Changes[0].Hunks()[0].ID
+				w.decide(Rejected, Selection{Changes: []Selected{{Path: "dir/a", Hunks: []string{hunk}}, {Path: "dir/b"}}})
+				left := approve(w, sel)
+				if len(left) != 1 || left[0] != (LeftOut{"dir/b", "rejected"}) {
+					t.Errorf("left out are %v", left)
+				}
+				same(t, "the workspace", read(t, w.in("workspace")), files{"dir/a": strings.Replace(numbered(30), "line 25\n", "twenty-five\n", 1), "dir/b": "1\n", "dir/c": "2\n"})
+				w.decide(Approved, Selection{Changes: []Selected{{Path: "dir/b"}}})
+			})
+		}
+	}
+}

@@ -19,6 +19,8 @@ type Selection struct {
 	// Approved takes what is approved.
 	Approved bool
 	Changes  []Selected
+	// approves says that the selection approves: All, or a directory, leaves out what was rejected.
+	approves bool
 	// withdraws says that the selection takes decisions back, also those on changes that are not there any more.
 	withdraws bool
 	// Patch is a unified diff, or one by git. Each of its hunks must be one that there is.
@@ -40,7 +42,7 @@ type Selected struct {
 // LeftOut is a change that Selection.All, or a directory, leaves out.
 type LeftOut struct {
 	Path Path
-	// Reason is "ignored", "unstable", or a reason of Change.Sensitive or Change.Barred.
+	// Reason is "ignored", "unstable", "rejected", or a reason of Change.Sensitive or Change.Barred.
 	Reason string
 }
 
@@ -176,12 +178,26 @@ func chooseNamed(changes []*Change, named []Selected) (chosen []*choice, left []
 		switch {
 		case byPath[c.Path] != nil || !(within[""] || within[c.Path] || below(c.Path, within)):
 		case c.leftOut() == "":
-			byPath[c.Path] = &choice{Change: c}
+			byPath[c.Path] = c.unrejected()
 		default:
 			left = append(left, c)
 		}
 	}
 	return sorted(byPath), left, nil
+}
+
+// unrejected is the choice of a change without the hunks that were rejected.
+func (c *Change) unrejected() *choice {
+	if len(c.rejected) == 0 {
+		return &choice{Change: c}
+	}
+	out := &choice{Change: c, hunks: map[string]bool{}}
+	for _, h := range c.Hunks() {
+		if !c.rejected[h.ID] {
+			out.hunks[h.ID] = true
+		}
+	}
+	return out
 }
 
 // parentOf returns the directory of a path; "" is the root.

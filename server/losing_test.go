@@ -25,9 +25,10 @@ func TestChangesThatWereNotAppliedAreNotLost(t *testing.T) {
 		shell(t, h.in("app"), "echo '*.log' > .gitignore")
 		edits := map[string]string{
 			"ctx_edited": "echo more >> app.txt", "ctx_new": "mkdir d; echo new > d/new", "ctx_deleted": "rm app.txt", "ctx_mode": "chmod +x app.txt",
-			"ctx_link": "ln -s app.txt link", "ctx_same": "touch app.txt; echo log > x.log; mkdir node_modules; echo x > node_modules/x", "ctx_git": "git init -q .",
+			"ctx_link": "ln -s app.txt link", "ctx_setuid": "echo more >> app.txt; chmod 4755 app.txt", "ctx_fifo": "rm app.txt; mkfifo app.txt",
+			"ctx_rules": "mkfifo new; mkdir -p .ctxfs; echo x > .ctxfs/x", "ctx_same": "touch app.txt; echo log > x.log; mkdir node_modules; echo x > node_modules/x", "ctx_git": "git init -q .",
 		}
-		unchanged := []string{"ctx_same", "ctx_git"}
+		unchanged := []string{"ctx_same", "ctx_git", "ctx_rules"}
 		for id, edit := range edits {
 			h.open(&ctxfsv1.OpenPanelRequest{PanelId: id[len("ctx_"):]})
 			_, err := cs.Snapshot(ctx, &ctxfsv1.SnapshotRequest{ContextId: id, Name: "s"})

@@ -1626,7 +1626,7 @@ type LeftOut struct {
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// Takes path's place when it is not UTF-8.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// Why: "ignored", "unstable", or a value of Change.sensitive or Change.barred.
+	// Why: "ignored", "unstable", "rejected" (an earlier decision rejects it), or a value of Change.sensitive or Change.barred.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -2431,7 +2431,7 @@ export interface LeftOut {
   path?: string;
   /** Takes path's place when it is not UTF-8. */
   rawPath?: string;
-  /** Why: "ignored", "unstable", or a value of Change.sensitive or Change.barred. */
+  /** Why: "ignored", "unstable", "rejected" (an earlier decision rejects it), or a value of Change.sensitive or Change.barred. */
   reason?: string;
 }
 

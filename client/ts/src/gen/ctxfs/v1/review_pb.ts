@@ -455,7 +455,7 @@ export type LeftOut = Message<"ctxfs.v1.LeftOut"> & {
   rawPath: Uint8Array;
 
   /**
-   * Why: "ignored", "unstable", or a value of Change.sensitive or Change.barred.
+   * Why: "ignored", "unstable", "rejected" (an earlier decision rejects it), or a value of Change.sensitive or Change.barred.
    *
    * @generated from field: string reason = 3;
    */
