@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 )
@@ -227,6 +228,9 @@ func (r *Reviews) carryOut(ctx context.Context, e *Entry, commit *CommitOptions,
 		if err != nil {
 			return err
 		}
+		if e.Kind == EntryApply {
+			e.keepOthersOut()
+		}
 	}
 	if err := e.checkExpected(); err != nil {
 		return err
@@ -243,6 +247,15 @@ func (r *Reviews) carryOut(ctx context.Context, e *Entry, commit *CommitOptions,
 		return err
 	}
 	return r.take(ctx, r.ws, e, commits)
+}
+
+// keepOthersOut gives new files no permission to write for others, which a difference does not show: it has git's modes.
+func (e *Entry) keepOthersOut() {
+	for i := range e.Steps {
+		if s := &e.Steps[i]; s.did() == Created && s.After.Type == rootfs.TypeFile {
+			s.After.Mode &^= 0o002
+		}
+	}
 }
 
 // take takes an entry's steps in a tree, and makes its commits: all or none. It records them. The caller has the workspace's lock.

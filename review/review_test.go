@@ -536,3 +536,26 @@ func TestAllApprovesNothingThatWasRejected(t *testing.T) {
 		}
 	}
 }
+
+// TestNewFilesAreNotWritableByOthers has files whose modes a difference shows as 100644 and 100755.
+func TestNewFilesAreNotWritableByOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"there": "1\n"})
+	modes := map[string][2]os.FileMode{"open": {0o666, 0o664}, "run": {0o777, 0o775}, "private": {0o600, 0o600}, "group": {0o660, 0o660}}
+	for name, m := range modes {
+		write(t, w.in(id), files{name: "x\n"})
+		must(t, os.Chmod(filepath.Join(w.in(id), name), m[0]))
+	}
+	_, err := w.reviews.Apply(t.Context(), ApplyRequest{Context: id, Selection: &Selection{Changes: []Selected{{Path: "open"}, {Path: "run"}, {Path: "private"}, {Path: "group"}}}, Approve: true, Actor: "host"})
+	must(t, err)
+	for name, m := range modes {
+		st, err := os.Stat(filepath.Join(w.in("workspace"), name))
+		must(t, err)
+		if st.Mode().Perm() != m[1] {
+			t.Errorf("%s has mode %v, want %v", name, st.Mode(), m[1])
+		}
+	}
+	if l := w.changes(Query{}); len(l.Changes) != 0 {
+		t.Errorf("%d changes are left", len(l.Changes))
+	}
+}
