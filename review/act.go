@@ -77,7 +77,7 @@ func (r *Reviews) Apply(ctx context.Context, req ApplyRequest) (*Entry, error) {
 	}
 	e := &Entry{Kind: EntryApply, Context: req.Context, Actor: req.Actor, Steps: steps, RequestID: req.RequestID, Target: req.Target, LeftOut: left}
 	if req.Checked != nil {
-		e.expected = req.Checked.Steps
+		e.expected, e.tree = req.Checked.Steps, req.Checked.tree
 	}
 	if err := r.carryOut(ctx, e, commit, req.RefuseMerge, req.DryRun); err != nil || req.DryRun {
 		return e, err
@@ -232,7 +232,7 @@ func (r *Reviews) carryOut(ctx context.Context, e *Entry, commit *CommitOptions,
 			e.keepOthersOut()
 		}
 	}
-	if err := e.checkExpected(); err != nil {
+	if err := r.checkExpected(ctx, e); err != nil {
 		return err
 	}
 	commits, err := r.planCommits(ctx, e, commit)

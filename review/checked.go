@@ -2,7 +2,10 @@ package review
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -21,6 +24,9 @@ func (r *Reviews) Place(ctx context.Context, fork string, e *Entry) error {
 		return err
 	}
 	defer unlock()
+	if e.tree, err = r.treeOf(ctx, e.Context); err != nil {
+		return err
+	}
 	steps, err := r.toPlace(ctx, fork, e)
 	if err != nil {
 		return err
@@ -104,12 +110,35 @@ func (r *Reviews) differing(ctx context.Context, id string) ([]Path, error) {
 	return out, nil
 }
 
-// checkExpected refuses an entry whose plan is another one than that of the entry which was checked.
-func (e *Entry) checkExpected() error {
+// treeOf names what the workspace holds of the files that a context gets. A file counts as the same by its inode, size, time and mode.
+func (r *Reviews) treeOf(ctx context.Context, id string) (string, error) {
+	scan, err := r.cfg.Contexts.Workspace(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	for _, e := range scan.Entries {
+		if e.Type == rootfs.TypeDirectory {
+			e.MtimeNs = 0 // programs make and remove files of their own
+		}
+		_, _ = fmt.Fprintf(sum, "%q %v %o %d %d %d %d %q\n", e.Path, e.Type, e.Mode, e.Size, e.MtimeNs, e.Ino, e.Dev, e.Target) // a hash does not fail
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// checkExpected refuses an entry whose plan is another one than that of the entry which was checked, and one for whose checks the workspace had other files.
+func (r *Reviews) checkExpected(ctx context.Context, e *Entry) error {
 	if e.expected == nil {
 		return nil
 	}
-	same := slices.EqualFunc(e.expected, e.Steps, func(a, b step) bool { return a.Path == b.Path && a.Before.Same(b.Before) && a.After.Same(b.After) })
+	tree := ""
+	if e.tree != "" {
+		var err error
+		if tree, err = r.treeOf(ctx, e.Context); err != nil {
+			return err
+		}
+	}
+	same := tree == e.tree && slices.EqualFunc(e.expected, e.Steps, func(a, b step) bool { return a.Path == b.Path && a.Before.Same(b.Before) && a.After.Same(b.After) })
 	if same {
 		return nil
 	}

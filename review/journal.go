@@ -58,6 +58,8 @@ type Entry struct {
 	Command string `json:"command,omitempty"`
 	// expected are the steps of a dry run that the entry must equal; nil for any.
 	expected []step
+	// tree is what the workspace held when the entry was placed for checks (treeOf); "" for not placed.
+	tree string
 	// Target is where the steps go; Commits are those that were made, one for a repository.
 	Target  Target   `json:"target,omitempty"`
 	Commits []Commit `json:"commits,omitempty"`

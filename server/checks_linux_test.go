@@ -129,19 +129,40 @@ func TestFailedCheckAppliesNothing(t *testing.T) {
 	}
 }
 
-// TestWorkspaceMovesDuringCheck edits the file in the workspace while the check runs.
+// TestWorkspaceMovesDuringCheck changes the workspace while the check runs. The tree that would result was not checked then, unless the file is none that
+// the check saw.
 func TestWorkspaceMovesDuringCheck(t *testing.T) {
 	t.Parallel()
-	h := checkHouse(t)
-	_, err := h.applyChecked(t.Context(), func(got *checked) {
-		if got.out != "" {
-			h.write("app/app.txt", "edited\nand by the user\n")
-		}
-	}, shellCheck("echo running; sleep 1"))
-	if !strings.Contains(status.Convert(err).Message(), "STALE_REVISION") && !strings.Contains(status.Convert(err).Message(), "CONFLICT") {
-		t.Errorf("got %v", err)
+	for name, c := range map[string]struct {
+		path, content string
+		applies       bool
+	}{
+		"the file": {"app/app.txt", "edited\nand by the user\n", false}, "another file": {"app/second.txt", "by the user\n", false},
+		"a file of another repository": {"data/data.txt", "by the user\n", false}, "an ignored file": {"app/node_modules/x", "installed\n", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := checkHouse(t)
+			_, err := h.applyChecked(t.Context(), func(got *checked) {
+				if got.out != "" {
+					h.write(c.path, c.content)
+				}
+			}, shellCheck("echo running; sleep 1"))
+			switch says := status.Convert(err).Message(); {
+			case c.applies && err != nil:
+				t.Error(err)
+			case !c.applies && !strings.Contains(says, "STALE_REVISION") && !strings.Contains(says, "CONFLICT"):
+				t.Errorf("got %v", err)
+			}
+			want := "app"
+			if c.applies {
+				want = "edited\n"
+			} else if c.path == "app/app.txt" {
+				want = c.content
+			}
+			h.wantApplied(want)
+		})
 	}
-	h.wantApplied("edited\nand by the user\n")
 }
 
 // TestCheckEndsWithCall leaves the call while a check runs.
