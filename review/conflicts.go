@@ -202,6 +202,9 @@ func (w *workspace) planSettled(ctx context.Context, steps []step, op string, se
 			continue
 		}
 		settled := false
+		if kind != ConflictChangedMeanwhile && w.isBeingSaved(&steps[i]) {
+			kind = ConflictChangedMeanwhile // it may have been read empty, or in part
+		}
 		if kind != ConflictChangedMeanwhile {
 			if settled, err = settle(&steps[i], kind); err != nil {
 				return nil, fserr.Wrap(err, op, "/"+string(steps[i].Path), "")
@@ -212,6 +215,20 @@ func (w *workspace) planSettled(ctx context.Context, steps []step, op string, se
 		}
 	}
 	return left, nil
+}
+
+// isBeingSaved reports whether a program writes to a step's file, or has changed it since it was read.
+func (w *workspace) isBeingSaved(s *step) bool {
+	if s.Before.Type != rootfs.TypeFile {
+		return false
+	}
+	f, st, err := w.root.OpenNoFollow(string(s.Path), rootfs.O_RDONLY)
+	if err != nil {
+		return true
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	has, err := tree.HasWriter(f)
+	return seenOf(st) != s.seen || err == nil && has && time.Since(time.Unix(0, st.MtimeNs)) < writersWait
 }
 
 // fromContext returns the kind of a conflict in whose merge the workspace's version was the one to be had, and not the context's.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -117,4 +118,22 @@ func TestRebaseRefusesAFileThatIsBeingWritten(t *testing.T) {
 		t.Errorf("the conflicts are %v", c)
 	}
 	same(t, "the context", read(t, w.in(id)), files{"log": "base\n"})
+}
+
+// TestRebaseRecordsNoConflictWithAHalfSavedFile has a program that has truncated a file of the context, and has not written it yet.
+func TestRebaseRecordsNoConflictWithAHalfSavedFile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"a": numbered(30)})
+	write(t, w.in("workspace"), files{"a": strings.Replace(numbered(30), "line 5\n", "five\n", 1)})
+	saved := strings.Replace(numbered(30), "line 25\n", "twenty-five\n", 1)
+	f, err := os.OpenFile(w.in(id)+"/a", os.O_WRONLY|os.O_TRUNC, 0)
+	must(t, err)
+	_, err = w.tryRebase(RebaseRequest{OnConflict: RecordConflicts})
+	if c := wantReason(t, err, Conflicting).Conflicts; len(c) != 1 || c[0] != (Conflict{"a", ConflictChangedMeanwhile}) {
+		t.Errorf("the conflicts are %v", c)
+	}
+	_, err = f.WriteString(saved)
+	must(t, errors.Join(err, f.Close()))
+	w.rebase(RebaseRequest{OnConflict: RecordConflicts})
+	same(t, "the context", read(t, w.in(id)), files{"a": strings.Replace(saved, "line 5\n", "five\n", 1)})
 }
