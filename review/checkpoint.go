@@ -32,26 +32,18 @@ func (r *Reviews) Checkpoint(ctx context.Context, id string) (*Checkpoint, error
 }
 
 func (r *Reviews) checkpoint(ctx context.Context, id string) (_ *Checkpoint, err error) {
-	st, err := r.states.read(id)
+	l, origin, err := r.opened(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	origin, err := r.cfg.Contexts.Origin(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	b, err := r.baseOf(origin, st)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, b.close()) }()
+	defer func() { err = errors.Join(err, l.Close()) }()
 	next, err := r.journal.next()
 	if err != nil {
 		return nil, err
 	}
 	c := &Checkpoint{context: id, digest: origin.Digest, journal: next - 1}
 	return c, r.cfg.Contexts.Frozen(ctx, id, func(root rootfs.Root) error {
-		diffs, err := r.compare(ctx, Query{Context: id}, origin, b, root)
+		diffs, err := r.compare(ctx, Query{Context: id}, origin, l.base, root)
 		if err != nil {
 			return err
 		}
@@ -60,7 +52,7 @@ func (r *Reviews) checkpoint(ctx context.Context, id string) (_ *Checkpoint, err
 				return err
 			}
 		}
-		c.versions, _ = after(diffs, st.Overrides)
+		c.versions, _ = after(diffs, l.state.Overrides)
 		return nil
 	})
 }

@@ -147,20 +147,12 @@ func (r *Reviews) pick(ctx context.Context, req PickRequest, root rootfs.Root, l
 
 // attributesOf keeps the .gitattributes files of a context's base in the directories above changes.
 func (r *Reviews) attributesOf(ctx context.Context, id string, repo Path, changes []PickedChange) (out map[Path]Version, err error) {
-	st, err := r.states.read(id)
+	l, _, err := r.opened(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	origin, err := r.cfg.Contexts.Origin(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	b, err := r.baseOf(origin, st)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, b.close()) }()
-	return r.attributes(b, repo, changes)
+	defer func() { err = errors.Join(err, l.Close()) }()
+	return r.attributes(l.base, repo, changes)
 }
 
 // attributes keeps the .gitattributes files of the base in the directories above changes.

@@ -50,6 +50,8 @@ func TestChangesThatWereNotAppliedAreNotLost(t *testing.T) {
 			refused("delete", id, err)
 			_, err = cs.Restore(ctx, &ctxfsv1.RestoreRequest{ContextId: id, Name: "s"})
 			refused("restore", id, err)
+			_, err = cs.Restore(ctx, &ctxfsv1.RestoreRequest{ContextId: id, Name: "none"})
+			wantCode(t, "restore of a snapshot that is not there", err, codes.NotFound)
 		}
 		pass(3 * time.Hour)
 		rules := func(req *ctxfsv1.CollectGarbageRequest) map[string]string {

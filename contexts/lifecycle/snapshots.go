@@ -265,7 +265,16 @@ func (s *snapshots) FindSnapshot(id catalog.ID, name string) (Stored, error) {
 // Restore replaces the content of a context by a snapshot, and returns its new record.
 func (s *snapshots) Restore(ctx context.Context, id catalog.ID, name string, unless Unless) (metadata.Context, error) {
 	var out metadata.Context
-	err := s.ask(ctx, id, unless)
+	err := checkSnapshotName(name)
+	if err == nil {
+		_, err = s.gates.Existing(ctx, id)
+	}
+	if err == nil {
+		_, err = s.read(id, name)
+	}
+	if err == nil {
+		err = s.ask(ctx, id, unless)
+	}
 	if err == nil {
 		err = s.locked(ctx, id, name, "could not be restored", func(ctx context.Context, rec metadata.Context) (err error) {
 			out, err = s.restore(ctx, rec, name, unless)
