@@ -218,8 +218,8 @@ type cgroup struct {
 	v1 map[string]string
 }
 
-// processesBeside is how many processes and threads of a sandbox are not the command's.
-const processesBeside = 8
+// processesBeside is how many processes and threads of a sandbox may belong to bwrap and init, whose Go runtime has 4 to 10 threads.
+const processesBeside = 16
 
 // make makes the cgroups of a sandbox, with its limits.
 func (c *cgroups) make(name string, l Limits) (g *cgroup, err error) {

@@ -17,7 +17,7 @@ type Limits struct {
 	// bounds that of each process.
 	CPU time.Duration `yaml:"cpu"`
 	// Processes bounds the processes and threads in the sandbox. The kernel counts them for each user namespace (Linux 5.14 and later), so
-	// other sandboxes and the server's user do not count.
+	// other sandboxes and the server's user do not count. In a shared sandbox, and by a cgroup, it is exact but for processesBeside.
 	Processes int `yaml:"processes"`
 	// Files bounds the files that each process has open.
 	Files int `yaml:"open_files"`

@@ -415,7 +415,9 @@ func (m *member) begin(user User, l *plumbing) error {
 	}
 	m.output, m.tty = standard.output, standard.tty
 	spare := cmp.Or(p.cmd.Limits.Processes, defaultProcesses) >= leastForSpare
-	spec, err := json.Marshal(launch{entry.Order{Step: p.cmd.Limits.step(), Argv: p.cmd.Argv}, p.dir, spare})
+	limits := p.cmd.Limits
+	limits.Processes = cmp.Or(limits.Processes, defaultProcesses) + processesBeside // the kernel counts the threads of init, too
+	spec, err := json.Marshal(launch{entry.Order{Step: limits.step(), Argv: p.cmd.Argv}, p.dir, spare})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -124,7 +125,7 @@ func TestLimitsOfSharedSandbox(t *testing.T) {
 		if own.CPU > 0 && !slices.Contains(got, Enforced{"cpu_ms", 1000, byRlimit}) {
 			t.Errorf("%s: the limits are %v", name, got)
 		}
-		if exit, out, stderr := s.result(p); out != "4096 256\n50\n" {
+		if exit, out, stderr := s.result(p); out != fmt.Sprintf("4096 256\n%d\n", 50+processesBeside) {
 			t.Errorf("%s: %+v, %q, %q", name, exit, out, stderr)
 		}
 	}
@@ -137,6 +138,18 @@ func TestLimitsOfSharedSandbox(t *testing.T) {
 		}
 		if _, err := s.Explain(t.Context(), cmd); fserr.CodeOf(err) != fserr.EINVAL || !strings.Contains(err.Error(), limit) {
 			t.Errorf("%v, explained: %v, want EINVAL with %q", own, err, limit)
+		}
+	}
+}
+
+// TestFewProcessesInSharedSandbox limits a shared sandbox to fewer processes than init has threads: they do not count.
+func TestFewProcessesInSharedSandbox(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	for range 2 { // the second begins beside what the first left
+		p := s.begin(Command{Sandbox: "dev", Limits: Limits{Processes: 3}, Argv: []string{"sh", "-c", "sleep 0.1 & sleep 0.1 & wait; echo fine"}})
+		if exit, out, stderr := s.result(p); out != "fine\n" {
+			t.Errorf("got %+v, %q, %q", exit, out, stderr)
 		}
 	}
 }
