@@ -243,3 +243,26 @@ func TestKillOfAForkAfterAKillOfADeletion(t *testing.T) {
 		})
 	}
 }
+
+// A fork over the record of a deletion that was cut short is killed before its folder is there. Its labels are not those of the context that is
+// made later.
+func TestKilledForkLeavesNoLabels(t *testing.T) {
+	t.Parallel()
+	w := newWorkspace(t)
+	w.fill("app", 10)
+	w.repo("app")
+	w.sqlite()
+	m := w.open()
+	ensure(t, m, "ctx_a")
+	ensure(t, m, "ctx_a-fork")
+	_, err := m.SetLabels(t.Context(), "ctx_a", map[string]string{"task": "1204"}, nil)
+	must(t, err)
+	must(t, m.Close())
+	w.killAt("ctx_a-fork", "trashed")
+	w.killAt("ctx_a", "forked")
+	m = w.open()
+	if e := ensure(t, m, "ctx_a-fork"); len(e.Labels) > 0 || e.Generation < 2 {
+		t.Errorf("the context that was made after the fork is %+v, want no labels and a later generation", e)
+	}
+	must(t, m.Close())
+}

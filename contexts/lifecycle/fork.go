@@ -90,11 +90,12 @@ func (f *forks) fork(ctx context.Context, from, to catalog.ID, owner string, put
 		return rec, err
 	}
 	fork := metadata.Context{
-		ID: string(to), Explicit: owner == "", OwnerPanel: owner, State: metadata.ContextSeeding, Driver: rec.Driver, Layer: rec.Layer,
+		ID: string(to), Explicit: owner == "", OwnerPanel: owner, State: metadata.ContextReady, Driver: rec.Driver, Layer: rec.Layer,
 		Generation: max(1, old.Generation+1, f.gates.Floor(to)), Files: rec.Files, Bytes: rec.Bytes, CreatedAt: f.cat.Now().UTC(), ForkedFrom: rec.ID,
 		Labels: set,
 	}
-	// The record of a deletion that was cut short names another layer. It would count if the server were killed after the rename.
+	// The record of a deletion that was cut short names another layer. It would count if the server were killed after the rename. Until then the
+	// record is that of a context whose folder is gone: a seeding takes no labels from it.
 	if recorded {
 		if _, err := f.keepRecord(ctx, fork, old, recorded); err != nil {
 			return rec, err
@@ -103,7 +104,7 @@ func (f *forks) fork(ctx context.Context, from, to catalog.ID, owner string, put
 	if err := f.forkFolder(ctx, rec, fork, asked); err != nil {
 		return rec, err
 	}
-	fork.State, fork.SeededIn = metadata.ContextReady, f.cat.Now().Sub(start)
+	fork.SeededIn = f.cat.Now().Sub(start)
 	found, err := f.keepRecord(context.WithoutCancel(ctx), fork, old, recorded)
 	if errors.Is(err, metadata.ErrUnavailable) && !found {
 		err = errors.Join(err, f.unmake(fork))
