@@ -103,17 +103,23 @@ func (s *snapshots) locked(ctx context.Context, id catalog.ID, name, what string
 		return catalog.Wrap(id, what, err)
 	}
 	defer unlock()
-	rec, err := s.gates.Existing(ctx, id)
+	rec, err := s.withFolder(ctx, id)
 	if err != nil {
-		return err
-	}
-	if err := s.cat.OwnFolder(id, "direct zones are directories that other programs use, and have no snapshots"); err != nil {
 		return err
 	}
 	if err := f(ctx, rec); err != nil {
 		return catalog.Wrap(id, what, err)
 	}
 	return nil
+}
+
+// withFolder returns the record of a context that can have snapshots.
+func (s *snapshots) withFolder(ctx context.Context, id catalog.ID) (metadata.Context, error) {
+	rec, err := s.gates.Existing(ctx, id)
+	if err == nil {
+		err = s.cat.OwnFolder(id, "direct zones are directories that other programs use, and have no snapshots")
+	}
+	return rec, err
 }
 
 func (r snapshotRecord) snapshot() Snapshot {
@@ -267,7 +273,7 @@ func (s *snapshots) Restore(ctx context.Context, id catalog.ID, name string, unl
 	var out metadata.Context
 	err := checkSnapshotName(name)
 	if err == nil {
-		_, err = s.gates.Existing(ctx, id)
+		_, err = s.withFolder(ctx, id)
 	}
 	if err == nil {
 		_, err = s.read(id, name)
