@@ -448,7 +448,7 @@ func (s *swaps) back() error {
 }
 
 func (s *swaps) backOne(swap *tree.Swap, st *step) error {
-	return swap.Back(func(f tree.Former) (bool, error) { return s.isFinal(f, st.After) })
+	return swap.Back(func(f tree.Former) (bool, error) { return s.isFinal(f, st.After) }, func(f tree.Former) (bool, error) { return s.isFinal(f, st.Before) })
 }
 
 // awaySuffix follows a step's Tmp for the directory that stood at its path.

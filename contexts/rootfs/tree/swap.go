@@ -358,20 +358,20 @@ func (s *Swap) Old() (Former, error) {
 		return Former{}, err
 	}
 	defer release()
-	return s.former()
+	return s.former(s.tmp)
 }
 
-func (s *Swap) former() (Former, error) {
-	st, err := s.dir.Lstat(s.tmp)
+func (s *Swap) former(name string) (Former, error) {
+	st, err := s.dir.Lstat(name)
 	if err != nil {
 		return Former{}, err
 	}
 	f := Former{Stat: st}
 	switch st.Type() {
 	case node.TypeSymlink:
-		f.Target, err = s.dir.Readlink(s.tmp)
+		f.Target, err = s.dir.Readlink(name)
 	case node.TypeFile:
-		f.File, err = s.dir.OpenFile(s.tmp, node.O_RDONLY, 0)
+		f.File, err = s.dir.OpenFile(name, node.O_RDONLY, 0)
 	}
 	return f, err
 }
@@ -383,9 +383,10 @@ type Former struct {
 	Target string
 }
 
-// Back puts back what Take has replaced. mine says whether a file or link is still what the swap put there. If it is not, or if something
-// else stands at the path by now, that stays there, Back fails with ErrOccupied, and what was replaced is removed.
-func (s *Swap) Back(mine func(Former) (bool, error)) error {
+// Back puts back what Take has replaced. made says whether a file or link is still as the swap made it, and replaced whether it is still as
+// it was when Take replaced it. What a program has saved at the path stays there: then Back fails with ErrOccupied, and the other is removed.
+// Of two files that were both saved, the later one stays.
+func (s *Swap) Back(made, replaced func(Former) (bool, error)) error {
 	if !s.taken && !s.resumed {
 		s.Drop()
 		return nil
@@ -397,22 +398,22 @@ func (s *Swap) Back(mine func(Former) (bool, error)) error {
 	defer release()
 	switch taken := s.taken; {
 	case !taken:
-		return s.dropResumed(mine)
+		return s.dropResumed(made, replaced)
 	case s.entry == nil:
 		return s.giveBack()
 	case s.had:
-		return s.exchangeBack(mine)
+		return s.exchangeBack(made, replaced)
 	}
-	return s.takeBack(mine)
+	return s.takeBack(made)
 }
 
 // dropResumed removes the new entry of a swap that was not taken, or that Back had taken out of the path when it was interrupted. In
 // the latter case it may be what a program has saved.
-func (s *Swap) dropResumed(mine func(Former) (bool, error)) error {
+func (s *Swap) dropResumed(made, replaced func(Former) (bool, error)) error {
 	if _, err := s.inode(); err != nil || s.entry == nil {
 		return Ignoring(err, fserr.ENOENT)
 	}
-	is, err := s.isMine(mine)
+	is, err := s.isMine(made)
 	if err != nil {
 		return err
 	}
@@ -420,8 +421,9 @@ func (s *Swap) dropResumed(mine func(Former) (bool, error)) error {
 		return s.dir.Unlink(s.tmp)
 	}
 	if s.had {
-		err = s.exchange()
-	} else if err = s.dir.Move(s.tmp, s.base); err == nil {
+		return s.keepLater(replaced)
+	}
+	if err = s.dir.Move(s.tmp, s.base); err == nil {
 		return ErrOccupied
 	}
 	return errors.Join(ErrOccupied, Ignoring(err, fserr.ENOENT, fserr.EEXIST), s.dir.Unlink(s.tmp))
@@ -443,7 +445,7 @@ func (s *Swap) giveBack() error {
 }
 
 // takeBack removes an entry where nothing was.
-func (s *Swap) takeBack(mine func(Former) (bool, error)) error {
+func (s *Swap) takeBack(made func(Former) (bool, error)) error {
 	st, err := s.dir.Lstat(s.base)
 	if err == nil && (st.IsDir() || s.mine != 0 && st.Ino != s.mine) {
 		return ErrOccupied
@@ -460,7 +462,7 @@ func (s *Swap) takeBack(mine func(Former) (bool, error)) error {
 	if err != nil {
 		return err
 	}
-	is, err := s.isMine(mine)
+	is, err := s.isMine(made)
 	if err != nil || !is {
 		moved := s.dir.Move(s.tmp, s.base)
 		if fserr.CodeOf(moved) == fserr.EEXIST { // a later one
@@ -472,35 +474,64 @@ func (s *Swap) takeBack(mine func(Former) (bool, error)) error {
 }
 
 // exchangeBack puts the old entry back in the place of the new one. What a program saves meanwhile has precedence.
-func (s *Swap) exchangeBack(mine func(Former) (bool, error)) error {
-	placed, err := s.inode()
-	if err == nil {
-		err = s.exchange()
-	}
+func (s *Swap) exchangeBack(made, replaced func(Former) (bool, error)) error {
+	err := s.exchange()
 	if fserr.CodeOf(err) == fserr.ENOENT { // a program has removed the new entry
 		return errors.Join(ErrOccupied, s.dir.Unlink(s.tmp))
 	}
 	if err != nil {
 		return err
 	}
-	is, err := s.isMine(mine)
+	is, err := s.isMine(made)
 	if err == nil && is {
 		return s.dir.Unlink(s.tmp)
 	}
-	// Each turn puts the latest save back, until what comes out is what the turn before put there.
+	return s.keepLater(replaced)
+}
+
+// keepLater leaves the later one of two entries at the path and removes the other. One of them was saved by a program, which may go on to save
+// in place, whichever of them it has open, or with a rename.
+func (s *Swap) keepLater(replaced func(Former) (bool, error)) error {
 	for range exchangeTurns {
-		expected := placed
-		if placed, err = s.inode(); err == nil {
+		later, err := s.isLater(replaced)
+		if err == nil && !later {
+			return errors.Join(ErrOccupied, s.dir.Unlink(s.tmp))
+		}
+		if err == nil {
 			err = s.exchange()
 		}
-		if err != nil {
+		if err != nil && fserr.CodeOf(err) != fserr.ENOENT { // ENOENT: it was removed from the path between the two, as isLater finds next
 			return errors.Join(ErrOccupied, err)
-		}
-		if now, err := s.inode(); err == nil && now == expected {
-			return errors.Join(ErrOccupied, s.dir.Unlink(s.tmp))
 		}
 	}
 	return ErrOccupied
+}
+
+// isLater reports whether the entry at the reserved name was saved after the one at the path. What was replaced, and not saved since, is
+// earlier than all others; so is all else than a removal of the path, or a directory there.
+func (s *Swap) isLater(replaced func(Former) (bool, error)) (bool, error) {
+	aside, isOld, err := s.look(s.tmp, replaced)
+	if err != nil || isOld {
+		return false, err
+	}
+	at, isOld, err := s.look(s.base, replaced)
+	if fserr.CodeOf(err) == fserr.ENOENT || err == nil && at.IsDir() {
+		return false, nil
+	}
+	return err == nil && (isOld || aside.MtimeNs > at.MtimeNs), err
+}
+
+// look returns the attributes of an entry, and whether it is one that is asks for.
+func (s *Swap) look(name string, is func(Former) (bool, error)) (st node.Stat, yes bool, err error) {
+	f, err := s.former(name)
+	if err != nil {
+		return node.Stat{}, false, err
+	}
+	if f.File != nil {
+		defer func() { err = errors.Join(err, f.File.Close()) }()
+	}
+	yes, err = is(f)
+	return f.Stat, yes, err
 }
 
 // exchangeTurns bounds how often a program can save between two steps of Back.
@@ -512,18 +543,14 @@ func (s *Swap) inode() (uint64, error) {
 }
 
 // isMine reports whether the entry at the reserved name is the one that the swap made, as it was made.
-func (s *Swap) isMine(mine func(Former) (bool, error)) (is bool, err error) {
-	f, err := s.former()
-	if err != nil {
-		return false, err
-	}
-	if f.File != nil {
-		defer func() { err = errors.Join(err, f.File.Close()) }()
-	}
-	if s.mine != 0 && f.Stat.Ino != s.mine {
-		return false, nil
-	}
-	return mine(f)
+func (s *Swap) isMine(made func(Former) (bool, error)) (bool, error) {
+	_, is, err := s.look(s.tmp, func(f Former) (bool, error) {
+		if s.mine != 0 && f.Stat.Ino != s.mine {
+			return false, nil
+		}
+		return made(f)
+	})
+	return is, err
 }
 
 // Done removes what Take has replaced.
