@@ -28,6 +28,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/norm"
+
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -210,18 +212,23 @@ func isAbbreviated(s string) bool { return len(s) >= 4 && len(s) < 64 && hexPatt
 // MayBeCommit reports whether a ref may be the ID of a commit, in full or abbreviated. It may be a name as well.
 func MayBeCommit(ref string) bool { return isObjectID(ref) || isAbbreviated(ref) }
 
-// FoldName returns what file systems that ignore case or some characters compare:
-// HFS+ ignores format characters, NTFS what follows a colon and dots and spaces at
-// the end. Git's own checks are is_hfs_dotgit and is_ntfs_dotgit.
+// ignorable are the characters that HFS+, or ext4 with casefold, ignores in a name.
+var ignorable = []*unicode.RangeTable{unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point}
+
+// FoldName returns what file systems compare that ignore case or some characters:
+// HFS+ and ext4 with casefold ignore what is not visible, NTFS what follows a colon
+// and dots and spaces at the end. APFS and ext4 take ß for ss and ſ for s, and ZFS
+// can take characters for others that look the same. Git's own checks are
+// is_hfs_dotgit and is_ntfs_dotgit.
 func FoldName(name string) string {
 	name, _, _ = strings.Cut(name, ":")
 	name = strings.Map(func(r rune) rune {
-		if unicode.Is(unicode.Cf, r) {
+		if unicode.In(r, ignorable...) {
 			return -1
 		}
 		return unicode.ToLower(r)
-	}, name)
-	return strings.TrimRight(name, ". ")
+	}, norm.NFKD.String(name))
+	return strings.TrimRight(strings.ReplaceAll(name, "ß", "ss"), ". ")
 }
 
 // IsDotGit reports whether some file system takes name, or what follows a backslash in it, for ".git". Git itself refuses these names (verify_path in its

@@ -60,9 +60,9 @@ func TestProgramsDoNotGetTheDatabasesPassword(t *testing.T) {
 	}
 }
 
-// TestIsDotGit has the names that git itself refuses.
+// TestIsDotGit has the names that git itself refuses, and those that ext4 and ZFS may take for .git.
 func TestIsDotGit(t *testing.T) {
-	for _, name := range []string{".git", ".GIT", ".Git ", ".git.", "git~1", "GIT~1", ".g\u200cit", ".git:x", ".git::$INDEX_ALLOCATION", `a\.git`, `.git\hooks`, `a\GIT~1\b`} {
+	for _, name := range []string{".git", ".GIT", ".Git ", ".git.", "git~1", "GIT~1", ".g\u200cit", ".g\ufe0fit", ".g\u034fit", ".\uff47it", ".git:x", ".git::$INDEX_ALLOCATION", `a\.git`, `.git\hooks`, `a\GIT~1\b`} {
 		if !IsDotGit(name) {
 			t.Errorf("%q is not taken for .git", name)
 		}

@@ -391,10 +391,10 @@ const setIDs = 0o6000
 // BarredName returns the rule by which a path can never be applied because of a name in it, "" when there is none.
 func BarredName(p Path) string {
 	for name := range strings.SplitSeq(string(p), "/") {
-		switch {
-		case git.IsDotGit(name):
+		if git.IsDotGit(name) {
 			return BarredGit
-		case strings.EqualFold(name, contextsDir), strings.EqualFold(name, stateDir):
+		}
+		if folded := git.FoldName(name); folded == contextsDir || folded == stateDir {
 			return BarredState
 		}
 	}
