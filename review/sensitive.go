@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/git"
 )
 
 // Reasons for which a change is applied only if it is selected by its own name.
@@ -22,167 +23,128 @@ const (
 	SensitiveLink       = "link-leaves-repository"
 )
 
-// SensitiveRule says which names of a tool are sensitive, and why.
-type SensitiveRule struct {
-	Tool, Reason string
-	// Names are those of files in any directory. One that ends in a slash is a directory, with all that it holds. A * stands for any characters of a
-	// name. Case does not matter: some file systems find a Makefile by the name makefile.
-	Names []string
+// nameIndex finds the rules that a path may match without comparing it with all of them. Names are in lower case, without the slash at their end.
+type nameIndex struct {
+	// exact has the names without a * in their last component, by that component.
+	exact map[string][]sensitiveName
+	// byStem has the names that end in ".*", by what is before it; byExtension has those that end in an extension without a *, by the extension.
+	byStem, byExtension map[string][]sensitiveName
+	// others are compared with each path.
+	others []sensitiveName
 }
 
-// SensitiveRules are the rules by name. A file belongs here if a program runs it, or obeys it, without being told its name: when a person builds, tests,
-// installs, commits, opens the folder, or pushes. Files that a person has to name, source files above all, do not.
-var SensitiveRules = []SensitiveRule{
-	{"GitHub", SensitiveWorkflow, []string{".github/workflows/", ".github/actions/", "action.yml", "action.yaml", ".github/dependabot.yml", ".github/dependabot.yaml"}},
-	{"GitLab", SensitiveWorkflow, []string{".gitlab-ci.yml", ".gitlab-ci.yaml", "*.gitlab-ci.yml", ".gitlab/"}},
-	{"Gitea, Forgejo", SensitiveWorkflow, []string{".gitea/", ".forgejo/"}},
-	{"CircleCI", SensitiveWorkflow, []string{".circleci/"}},
-	{"Travis CI", SensitiveWorkflow, []string{".travis.yml", ".travis.yaml"}},
-	{"Azure Pipelines", SensitiveWorkflow, []string{"azure-pipelines*.yml", "azure-pipelines*.yaml", ".azure-pipelines/", ".azuredevops/"}},
-	{"Jenkins", SensitiveWorkflow, []string{"Jenkinsfile", "Jenkinsfile.*", "*.jenkinsfile"}},
-	{"Drone, Woodpecker", SensitiveWorkflow, []string{".drone.yml", ".drone.yaml", ".drone.jsonnet", ".drone.star", ".woodpecker/", ".woodpecker.yml", ".woodpecker.yaml"}},
-	{"Buildkite", SensitiveWorkflow, []string{".buildkite/"}},
-	{"Bitbucket", SensitiveWorkflow, []string{"bitbucket-pipelines.yml"}},
-	{"AppVeyor", SensitiveWorkflow, []string{"appveyor.yml", ".appveyor.yml"}},
-	{"Cirrus CI", SensitiveWorkflow, []string{".cirrus.yml", ".cirrus.star"}},
-	{"Cloud Build, CodeBuild", SensitiveWorkflow, []string{"cloudbuild.yml", "cloudbuild.yaml", "cloudbuild.json", "buildspec.yml", "buildspec.yaml"}},
-	{"SourceHut", SensitiveWorkflow, []string{".build.yml", ".builds/"}},
-	{"TeamCity, Semaphore", SensitiveWorkflow, []string{".teamcity/", ".semaphore/"}},
-	{"Netlify, Vercel, Heroku, Render, Fly", SensitiveWorkflow, []string{"netlify.toml", "vercel.json", "Procfile", "app.json", "render.yaml", "fly.toml"}},
-
-	{"git", SensitiveHook, []string{".gitmodules", ".gitattributes", ".gitconfig", ".githooks/", ".git-hooks/"}},
-	{"Husky", SensitiveHook, []string{".husky/", ".huskyrc", ".huskyrc.*"}},
-	{"Lefthook", SensitiveHook, []string{"lefthook.*", ".lefthook.*", "lefthook-local.*", ".lefthook-local.*", ".lefthook/", ".lefthook-local/"}},
-	{"pre-commit", SensitiveHook, []string{".pre-commit-config.yaml", ".pre-commit-config.yml", ".pre-commit-hooks.yaml"}},
-	{"Overcommit, simple-git-hooks, lint-staged", SensitiveHook, []string{".overcommit.yml", ".simple-git-hooks.*", "simple-git-hooks.*", ".lintstagedrc", ".lintstagedrc.*"}},
-	{"direnv, mise, asdf, devbox", SensitiveHook, []string{".envrc", ".mise/", ".mise.toml", ".mise.*.toml", "mise.toml", "mise.*.toml", ".tool-versions", "devbox.json"}},
-	{"Nix", SensitiveHook, []string{"flake.nix", "flake.lock", "shell.nix", "default.nix"}},
-	{"Visual Studio Code", SensitiveHook, []string{".vscode/", "*.code-workspace"}},
-	{"Dev Containers", SensitiveHook, []string{".devcontainer/", ".devcontainer.json"}},
-	{"JetBrains", SensitiveHook, []string{".idea/", ".run/", ".fleet/", "*.iml"}},
-	{"other editors", SensitiveHook, []string{".zed/", ".vs/", ".nvim.lua", ".nvimrc", ".exrc", ".vimrc", ".dir-locals.el", ".dir-locals-2.el", "*.sublime-project", ".helix/", ".kateproject", "*.pro.user"}},
-	{"Xcode", SensitiveHook, []string{"*.xcodeproj/", "*.xcworkspace/"}},
-	{"agents", SensitiveHook, []string{
-		".claude/", ".claude.json", "CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "AGENTS.override.md", ".cursor/", ".cursorrules", ".mcp.json", "mcp.json", ".windsurf/", ".windsurfrules",
-		".clinerules", ".clinerules/", ".roo/", ".codex/", ".gemini/", "GEMINI.md", ".continue/", ".aider.conf.yml", ".github/copilot-instructions.md", ".github/instructions/",
-		".github/prompts/", ".opencode/", "opencode.json", "opencode.jsonc", ".amp/", ".goosehints",
-	}},
-
-	{"npm", SensitiveScript, []string{"package.json", "package.json5", "package.yaml", ".npmrc", "binding.gyp", "package-lock.json", "npm-shrinkwrap.json"}},
-	{"pnpm", SensitiveScript, []string{".pnpmfile.cjs", ".pnpmfile.mjs", "pnpm-workspace.yaml", "pnpm-lock.yaml"}},
-	{"Yarn", SensitiveScript, []string{".yarnrc", ".yarnrc.yml", ".yarn/", ".pnp.cjs", ".pnp.loader.mjs", "yarn.config.cjs", "yarn.lock"}},
-	{"Bun, Deno", SensitiveScript, []string{"bunfig.toml", ".bunfig.toml", "bun.lock", "bun.lockb", "deno.json", "deno.jsonc", "deno.lock"}},
-	{"JavaScript tools", SensitiveScript, []string{
-		"*.config.js", "*.config.cjs", "*.config.mjs", "*.config.ts", "*.config.cts", "*.config.mts", ".*rc.js", ".*rc.cjs", ".*rc.mjs", ".*rc.ts", ".eslintrc", ".eslintrc.*", ".babelrc",
-		".babelrc.*", "babel.config.json", ".mocharc.*", ".swcrc", "Gruntfile.*", "Gulpfile.*", "karma.conf.*", "wdio.conf.*", "nx.json", "turbo.json", "lerna.json", ".size-limit.*",
-	}},
-	{"Python", SensitiveScript, []string{
-		"setup.py", "setup.cfg", "pyproject.toml", "conftest.py", "tox.ini", "noxfile.py", "pytest.ini", ".pytest.ini", "requirements*.txt", "Pipfile", "Pipfile.lock", "poetry.lock", "uv.lock",
-		"pdm.lock", "sitecustomize.py", "usercustomize.py", "*.pth", "tasks.py", "fabfile.py", "dodo.py", "SConstruct", "SConscript", "wscript", "hatch_build.py", "environment.yml", "pip.conf",
-	}},
-	{"Rust", SensitiveScript, []string{"build.rs", "Cargo.toml", "Cargo.lock", ".cargo/", "rust-toolchain", "rust-toolchain.toml"}},
-	{"Go", SensitiveScript, []string{"go.mod", "go.work", "magefile.go", "magefiles/", ".golangci.*", ".goreleaser.*"}},
-	{"make, Meson, CMake, autotools, Ninja", SensitiveScript, []string{
-		"Makefile", "GNUmakefile", "BSDmakefile", "Makefile.*", "makefile.*", "*.mk", "*.mak", "CMakeLists.txt", "*.cmake", "CMakePresets.json", "CMakeUserPresets.json", "meson.build", "meson.options",
-		"meson_options.txt", "configure", "configure.ac", "configure.in", "autogen.sh", "bootstrap.sh", "*.m4", "build.ninja", "conanfile.py", "vcpkg.json", "xmake.lua", "premake5.lua",
-	}},
-	{"just, Task, Earthly, Dagger", SensitiveScript, []string{"justfile", ".justfile", "*.just", "Taskfile.*", "Taskfile", "Earthfile", "dagger.json", ".dagger/"}},
-	{"containers", SensitiveScript, []string{"Dockerfile", "Dockerfile.*", "*.Dockerfile", "Containerfile", "Containerfile.*", "compose*.yml", "compose*.yaml", "docker-compose*.yml", "docker-compose*.yaml", "docker-bake.*", "Tiltfile", "skaffold.yaml", "Vagrantfile"}},
-	{"Bazel, Buck, Pants", SensitiveScript, []string{"BUILD", "BUILD.bazel", "WORKSPACE", "WORKSPACE.bazel", "MODULE.bazel", "*.bzl", ".bazelrc", ".bazelversion", "BUCK", ".buckconfig", "pants.toml"}},
-	{"Maven, Gradle, Ant, sbt", SensitiveScript, []string{
-		"pom.xml", ".mvn/", "mvnw", "mvnw.cmd", "*.gradle", "*.gradle.kts", "gradle.properties", "gradlew", "gradlew.bat", "gradle/wrapper/", "*.versions.toml", "build.xml", "build.sbt", "*.sbt", "build.sc", "build.mill",
-	}},
-	{".NET", SensitiveScript, []string{"*.csproj", "*.fsproj", "*.vbproj", "*.vcxproj", "*.proj", "*.props", "*.targets", "*.sln", "*.slnx", "nuget.config", "global.json", "dotnet-tools.json", "packages.config"}},
-	{"Ruby", SensitiveScript, []string{"Gemfile", "Gemfile.lock", "*.gemspec", "Rakefile", "*.rake", ".rspec", "Guardfile", "Capfile", ".irbrc", ".pryrc", "extconf.rb"}},
-	{"PHP", SensitiveScript, []string{"composer.json", "composer.lock", "phpunit.xml", "phpunit.xml.dist", "phpstan.neon", "phpstan.neon.dist", ".php-cs-fixer.php", ".php-cs-fixer.dist.php", ".user.ini"}},
-	{"Elixir, Erlang", SensitiveScript, []string{"mix.exs", "mix.lock", ".iex.exs", ".formatter.exs", ".credo.exs", "rebar.config", "rebar.config.script"}},
-	{"Haskell, OCaml", SensitiveScript, []string{"Setup.hs", "Setup.lhs", "*.cabal", "cabal.project", "cabal.project.*", "stack.yaml", ".ghci", "dune", "dune-project", "dune-workspace", "*.opam"}},
-	{"Swift, CocoaPods, fastlane", SensitiveScript, []string{"Package.swift", "Package.resolved", "Podfile", "Podfile.lock", "*.podspec", "Cartfile", "fastlane/"}},
-	{"Dart, Zig, Nim, Lua, Perl, R, Julia", SensitiveScript, []string{
-		"pubspec.yaml", "build.zig", "build.zig.zon", "*.nimble", "config.nims", "*.rockspec", "Makefile.PL", "Build.PL", "cpanfile", ".Rprofile", "build.jl",
-	}},
-	{"Ansible", SensitiveScript, []string{"ansible.cfg"}},
-
-	{"ctxfs", SensitiveSeeding, []string{".contextignore", "context-template.yml", "context-template.yaml", "context-zones.yml", "context-zones.yaml", "ctxfs.yml", "ctxfs.yaml"}},
-	{"git", SensitiveSeeding, []string{".gitignore"}},
+// sensitiveName is a pattern for the last components of a path. What matches begins with prefix, which is faster to compare.
+type sensitiveName struct {
+	pattern, prefix, reason string
+	components              int
 }
 
-// names finds the rules of a path.
-type sensitiveNames struct {
-	// files and dirs are of names without a *, in lower case. Names of several components are in their last one's list.
-	files, dirs         map[string][]sensitiveName
-	fileGlobs, dirGlobs []sensitiveName
+func newNameIndex() nameIndex {
+	return nameIndex{exact: map[string][]sensitiveName{}, byStem: map[string][]sensitiveName{}, byExtension: map[string][]sensitiveName{}}
 }
 
-// sensitiveName is a name in lower case, without the slash at its end.
-type sensitiveName struct{ name, reason string }
+func (x *nameIndex) add(pattern, reason string) {
+	n := sensitiveName{pattern: pattern, prefix: pattern, reason: reason, components: strings.Count(pattern, "/") + 1}
+	if i := strings.IndexAny(pattern, "*["); i >= 0 {
+		n.prefix = pattern[:i]
+	}
+	base := path.Base(pattern)
+	ext := path.Ext(base)
+	stem, isStem := strings.CutSuffix(base, ".*")
+	switch {
+	case !strings.Contains(base, "*"):
+		x.exact[base] = append(x.exact[base], n)
+	case isStem && !strings.Contains(stem, "*"):
+		x.byStem[stem] = append(x.byStem[stem], n)
+	case ext != "" && !strings.Contains(ext, "*"):
+		x.byExtension[ext] = append(x.byExtension[ext], n)
+	default:
+		x.others = append(x.others, n)
+	}
+}
+
+// reasons appends the reasons of the names that a folded path ends in.
+func (x *nameIndex) reasons(out []string, at string) []string {
+	base := path.Base(at)
+	out = matching(out, at, x.exact[base])
+	out = matching(out, at, x.byExtension[path.Ext(base)])
+	for i := range len(base) {
+		if base[i] == '.' {
+			out = matching(out, at, x.byStem[base[:i]])
+		}
+	}
+	return matching(out, at, x.others)
+}
+
+func matching(out []string, at string, names []sensitiveName) []string {
+	for _, n := range names {
+		last := lastComponents(at, n.components)
+		if !strings.HasPrefix(last, n.prefix) {
+			continue
+		}
+		if ok, _ := path.Match(n.pattern, last); ok { // the patterns are good
+			out = append(out, n.reason)
+		}
+	}
+	return out
+}
+
+// lastComponents returns the last n components of a path, or all that it has.
+func lastComponents(at string, n int) string {
+	start := len(at) + 1
+	for range n {
+		start = strings.LastIndexByte(at[:start-1], '/') + 1
+		if start == 0 {
+			break
+		}
+	}
+	return at[start:]
+}
+
+// sensitiveNames are the SensitiveRules: names of files, of directories, and of the directories that those of several components are in.
+type sensitiveNames struct{ files, dirs, parents nameIndex }
 
 var sensitives = func() sensitiveNames {
-	s := sensitiveNames{files: map[string][]sensitiveName{}, dirs: map[string][]sensitiveName{}}
+	s := sensitiveNames{newNameIndex(), newNameIndex(), newNameIndex()}
 	for _, rule := range SensitiveRules {
 		for _, name := range rule.Names {
 			text, isDir := strings.CutSuffix(strings.ToLower(name), "/")
-			n := sensitiveName{text, rule.Reason}
-			switch {
-			case strings.Contains(text, "*") && isDir:
-				s.dirGlobs = append(s.dirGlobs, n)
-			case strings.Contains(text, "*"):
-				s.fileGlobs = append(s.fileGlobs, n)
-			case isDir:
-				s.dirs[path.Base(text)] = append(s.dirs[path.Base(text)], n)
-			default:
-				s.files[path.Base(text)] = append(s.files[path.Base(text)], n)
+			if isDir {
+				s.dirs.add(text, rule.Reason)
+			} else {
+				s.files.add(text, rule.Reason)
+			}
+			for above := path.Dir(text); above != "."; above = path.Dir(above) {
+				s.parents.add(above, rule.Reason)
 			}
 		}
 	}
 	return s
 }()
 
+// foldPath spells a path as file systems do that ignore case or some characters. A backslash separates names on Windows.
+func foldPath(p Path) string {
+	names := strings.FieldsFunc(string(p), func(r rune) bool { return r == '/' || r == '\\' })
+	for i, name := range names {
+		names[i] = git.FoldName(name)
+	}
+	return strings.Join(names, "/")
+}
+
 // reasons returns why a path is sensitive by its name.
-func (s sensitiveNames) reasons(p Path) []string {
-	var out []string
-	add := func(at string, names []sensitiveName) {
-		for _, n := range names {
-			if at == n.name || strings.HasSuffix(at, "/"+n.name) {
-				out = append(out, n.reason)
-			}
-		}
-	}
-	match := func(base string, globs []sensitiveName) {
-		for _, g := range globs {
-			if ok, _ := path.Match(g.name, base); ok { // the patterns are good
-				out = append(out, g.reason)
-			}
-		}
-	}
-	folded := strings.ToLower(string(p))
-	base := path.Base(folded)
-	add(folded, s.files[base])
-	match(base, s.fileGlobs)
-	for dir := path.Dir(folded); dir != "."; dir = path.Dir(dir) {
-		base := path.Base(dir)
-		add(dir, s.dirs[base])
-		match(base, s.dirGlobs)
+func (s *sensitiveNames) reasons(p Path) []string {
+	at := foldPath(p)
+	out := s.files.reasons(nil, at)
+	for dir := path.Dir(at); dir != "."; dir = path.Dir(dir) {
+		out = s.dirs.reasons(out, dir)
 	}
 	return out
 }
 
 // linkReasons returns why a link is sensitive by its name: programs find in it what they look for in a directory of the name, or of a name below.
-func (s sensitiveNames) linkReasons(p Path) []string {
-	out := s.reasons(p + "/")
-	folded := "/" + strings.ToLower(string(p))
-	for _, names := range []map[string][]sensitiveName{s.files, s.dirs} {
-		for _, list := range names {
-			for _, n := range list {
-				for above := path.Dir(n.name); above != "."; above = path.Dir(above) {
-					if strings.HasSuffix(folded, "/"+above) {
-						out = append(out, n.reason)
-					}
-				}
-			}
-		}
-	}
-	return out
+func (s *sensitiveNames) linkReasons(p Path) []string {
+	at := foldPath(p)
+	return s.parents.reasons(s.dirs.reasons(nil, at), at)
 }
 
 // sensitive returns the reasons for which a reviewer must select the change by name.

@@ -42,7 +42,7 @@ func hostileChanges() []hostileChange {
 	}
 	for _, p := range []string{
 		".github/workflows/x.yml", ".gitlab-ci.yml", "src/.husky/pre-commit", ".githooks/x", ".gitattributes", ".gitmodules", ".envrc", ".vscode/tasks.json",
-		"package.json", "src/Makefile", ".claude/settings.json", ".mcp.json",
+		"package.json", "src/Makefile", ".claude/settings.json", ".mcp.json", ".v\u017fcode/tasks.json", "src/.lfsconfig", ".prettierrc", "infra/main.tf",
 	} {
 		all = append(all, hostileChange{name: p, path: p, sensitive: true, plant: func(w *world) { w.file(p, "evil") }})
 	}
