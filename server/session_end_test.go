@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -116,6 +117,45 @@ func TestTheEndOfTheServerEndsASessionInMidOperation(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestHalfClosedSessionAnswersCallsWithAWindow half-closes the stream while a call waits for credit, which cannot come any more. The client still
+// gets all of the answer.
+func TestHalfClosedSessionAnswersCallsWithAWindow(t *testing.T) {
+	t.Parallel()
+	r := start(t, sessionConfig(t))
+	token := r.openPanel(t, "p").GetToken()
+	manyLines(t, r)
+	ctx, cut := context.WithCancel(with(t, "authorization", bearerOf(token)))
+	t.Cleanup(cut)
+	stream, err := ctxfsv1.NewFsServiceClient(dial(t, r.Info().Addresses.TCP[0], nil)).Session(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := (&talk{T: t, say: stream.Send, hear: stream.Recv, cut: cut}).open("", "")
+	call := sessiontest.Call(1, opGrep("x"))
+	call.GetCall().Window = 1
+	s.must(s.say(call))
+	lines := len(sessiontest.ResultOf(s.next()).GetGrep().GetFile().GetLines())
+	s.must(stream.CloseSend())
+	defer time.AfterFunc(clocktest.Patience, cut).Stop() // one that hangs
+	var matches int64
+	for {
+		m, err := s.hear()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		s.must(err)
+		if m.GetError() != nil {
+			t.Fatal(m.GetError())
+		}
+		part := sessiontest.ResultOf(m).GetGrep()
+		lines += len(part.GetFile().GetLines())
+		matches += part.GetSummary().GetMatches()
+	}
+	if matches < 1000 || int64(lines) != matches {
+		t.Errorf("the client got %d lines of %d", lines, matches)
+	}
 }
 
 // TestClosePanelEndsHoldsAndWatches covers clients that use the RPCs.

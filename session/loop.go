@@ -184,6 +184,7 @@ func (se *session) next() ([]*ctxfsv1.SessionRequest, error) {
 	m, err := se.link.Recv()
 	if err != nil {
 		if errors.Is(err, io.EOF) {
+			se.openWindows()
 			se.tasks.Wait()
 		}
 		return nil, err

@@ -44,12 +44,15 @@ type window struct {
 	renewed chan struct{}
 }
 
+// mostWindow is no bound, and small enough not to overflow.
+const mostWindow = 1 << 60
+
 // newWindow returns a window of so many bytes; nil, which has no bound, if they are not positive.
 func newWindow(size int64) *window {
 	if size <= 0 {
 		return nil
 	}
-	size = min(size, 1<<40) // more is no bound, and must not overflow
+	size = min(size, mostWindow)
 	return &window{size: size, left: size}
 }
 
@@ -88,6 +91,17 @@ func (w *window) renew(n int64) {
 		close(w.renewed)
 		w.renewed = nil
 	}
+}
+
+// open removes the bound.
+func (w *window) open() {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	w.size = mostWindow
+	w.mu.Unlock()
+	w.renew(mostWindow)
 }
 
 // keep makes t the task that the receiver runs itself, unless its id or its handle is in use.
@@ -299,6 +313,16 @@ func (se *session) credit(id uint64, n int64) error {
 		t.window.renew(n)
 	}
 	return nil
+}
+
+// openWindows removes the bounds of all tasks. The client sends no credit any more, and still reads: the link holds up the replies to a
+// client that is slow.
+func (se *session) openWindows() {
+	se.mu.Lock()
+	defer se.mu.Unlock()
+	for _, t := range se.underway {
+		t.window.open()
+	}
 }
 
 const (

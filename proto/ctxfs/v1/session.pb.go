@@ -272,7 +272,8 @@ type SessionCall struct {
 	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
 	// Bounds the responses of the call that the client has received and not used, in bytes of SessionReply.data: the server sends no further
 	// one while they are as many, and the RPC waits. The client sends credit for what it has used. 0 means no bound: a client that does not
-	// use the responses must then keep them. It has no effect on a unary RPC.
+	// use the responses must then keep them. It has no effect on a unary RPC. A client that half-closes the session can send no credit, and
+	// gets the rest without a bound.
 	Window int64 `protobuf:"varint,2,opt,name=window,proto3" json:"window,omitempty"`
 	// Its request, encoded; at most max_content and 64 KiB.
 	Data          []byte `protobuf:"bytes,100,opt,name=data,proto3" json:"data,omitempty"`

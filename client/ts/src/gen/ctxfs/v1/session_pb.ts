@@ -163,7 +163,8 @@ export type SessionCall = Message<"ctxfs.v1.SessionCall"> & {
   /**
    * Bounds the responses of the call that the client has received and not used, in bytes of SessionReply.data: the server sends no further
    * one while they are as many, and the RPC waits. The client sends credit for what it has used. 0 means no bound: a client that does not
-   * use the responses must then keep them. It has no effect on a unary RPC.
+   * use the responses must then keep them. It has no effect on a unary RPC. A client that half-closes the session can send no credit, and
+   * gets the rest without a bound.
    *
    * @generated from field: int64 window = 2;
    */
