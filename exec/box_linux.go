@@ -154,7 +154,7 @@ func (p *Process) launchIn(ctx context.Context, b *bundle, user User, l *plumbin
 	if err != nil {
 		return err
 	}
-	box.status, box.reports = status, json.NewDecoder(status)
+	box.status, box.reports = status, json.NewDecoder(&drained{File: status})
 	blockEnd, block, err := l.pipe(false)
 	if err != nil {
 		return err
@@ -354,12 +354,9 @@ func (b *box) wait() Exit {
 		return Exit{Reason: SandboxFailed, Detail: err.Error()}
 	}
 	b.closeNetwork()
-	deadline := time.Now().Add(drainTime)
-	for _, f := range []*os.File{b.output[Stdout], b.complaints(), b.status} {
-		_ = f.SetReadDeadline(deadline) // one that was read to its end is closed
-	}
 	b.collected()
 	defer b.status.Close()
+	_ = b.status.SetReadDeadline(time.Now()) // bwrap has ended: all that it reported is there
 	for {
 		var s status
 		if err := b.reports.Decode(&s); err != nil {
@@ -369,6 +366,20 @@ func (b *box) wait() Exit {
 			return Exit{Reason: Exited, Code: *s.ExitCode}
 		}
 	}
+}
+
+// readPresent reads what a pipe or a terminal holds, and does not wait. It returns 0 if that is nothing.
+func readPresent(f *os.File, p []byte) (n int) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = conn.Control(func(fd uintptr) { // it fails if the file is closed
+		if ready, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0); err == nil && ready > 0 {
+			n, _ = unix.Read(int(fd), p)
+		}
+	})
+	return max(n, 0)
 }
 
 // empty kills process 1, and waits until it has ended: the kernel ends it after all others of its namespace.

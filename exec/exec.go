@@ -110,8 +110,8 @@ type Processes struct {
 	// sandbox has to report the start of a command: a command can stop it.
 	attachTime, reportTime time.Duration
 	// awayTime is how long a process waits for a blocking reader that is not connected. breakTime is the time between the end of the pipes and
-	// SIGTERM when the callers have left.
-	awayTime, breakTime time.Duration
+	// SIGTERM when the callers have left. drainTime is how long to wait for more output after everything in the sandbox has ended.
+	awayTime, breakTime, drainTime time.Duration
 }
 
 // Open returns a table with the processes that cfg.Dir has from an engine that was killed. They have ended: see Adopt.
@@ -124,7 +124,7 @@ func Open(ctx context.Context, cfg Config) (*Processes, error) {
 	}
 	p := &Processes{
 		cfg: cfg, starter: newStarter(), active: map[contexts.ID]int{}, byID: map[string]*Process{},
-		attachTime: attachTime, reportTime: time.Minute, awayTime: awayTime, breakTime: breakTime,
+		attachTime: attachTime, reportTime: time.Minute, awayTime: awayTime, breakTime: breakTime, drainTime: drainTime,
 	}
 	p.names, p.requests = map[nameKey]struct{}{}, map[nameKey]*request{}
 	p.sandbox.user = cfg.User

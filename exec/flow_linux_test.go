@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -345,4 +346,57 @@ func TestProcessWaitsForFirstReader(t *testing.T) {
 	p = s.begin(cmd)
 	detach(p, nil)
 	s.wantReason(p, Exited)
+}
+
+// TestOutputIsWholeAfterTheDrainDeadline ends commands whose output waits for a slow reader, on a machine so slow that the time to read what is
+// left has passed before it begins.
+func TestOutputIsWholeAfterTheDrainDeadline(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	s.drainTime = -time.Hour
+	size := int64(window + 60<<10) // the last part waits in the pipe, which has room for 64 KiB
+	script, _ := outputtest.Numbers(size)
+	for name, cmd := range map[string]Command{"own sandbox": {}, "shared sandbox": {Sandbox: "dev"}} {
+		cmd.Argv = []string{"sh", "-c", script + "; exit 7"}
+		p, end := s.stalled(cmd)
+		if err := p.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if exit := p.Ended(); exit.Reason != Exited || exit.Code != 7 || p.Written(Stdout) != size {
+			t.Errorf("%s: %+v, and %d bytes of %d", name, exit, p.Written(Stdout), size)
+		}
+		end()
+	}
+}
+
+// TestDrainedReadsWhatIsThere reads a pipe whose other end stays open, after its deadline.
+func TestDrainedReadsWhatIsThere(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	if err := r.SetReadDeadline(time.Now().Add(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	d := &drained{File: r}
+	buf := make([]byte, 64<<10)
+	if n, err := d.Read(buf); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("without output: %d, %v", n, err)
+	}
+	total := 0
+	for { // a writer that does not end
+		if _, err := w.Write(buf); err != nil {
+			t.Fatal(err)
+		}
+		n, err := d.Read(buf)
+		if total += n; err != nil {
+			break
+		}
+	}
+	if total < mostLeft || total > mostLeft+len(buf) {
+		t.Errorf("got %d bytes", total)
+	}
 }

@@ -65,8 +65,31 @@ const (
 	Terminal
 )
 
-// drainTime is how long output is read after everything in the sandbox has ended: a descriptor may have been passed out of it.
+// drainTime is the default of Processes.drainTime.
 const drainTime = time.Second
+
+// mostLeft bounds what is read of a pipe after drainTime, in bytes. It is the most that a pipe holds (/proc/sys/fs/pipe-max-size).
+const mostLeft = 1 << 20
+
+// drained reads from one end of a pipe or a terminal. When the deadline of the file has passed, it does not wait, and still returns what
+// the other end has written before: a machine under load may need longer than the deadline to read it.
+type drained struct {
+	*os.File
+	late int
+}
+
+// Read implements io.Reader.
+func (d *drained) Read(p []byte) (int, error) {
+	n, err := d.File.Read(p)
+	if !errors.Is(err, os.ErrDeadlineExceeded) || d.late >= mostLeft {
+		return n, err
+	}
+	if n = readPresent(d.File, p); n == 0 {
+		return 0, err
+	}
+	d.late += n
+	return n, nil
+}
 
 // kill asks to end a process. With alone its callers have left: its pipes break first.
 type kill struct {
@@ -530,7 +553,8 @@ func (p *Process) awaitEnd(ctx context.Context, follow bool) error {
 	return p.Wait(ctx)
 }
 
-// collect fills the spools from the pipes until these end. Nothing of the command runs when wait is called: it does not wait for readers.
+// collect fills the spools from the pipes until these end. Nothing of the command runs when wait is called: the output that is left does not
+// wait for readers. wait gives up after drainTime: a descriptor may have been passed out of the sandbox.
 func (p *Process) collect(pipes [2]*os.File) (wait func()) {
 	p.pipes = pipes
 	var wg sync.WaitGroup
@@ -540,12 +564,18 @@ func (p *Process) collect(pipes [2]*os.File) (wait func()) {
 			continue
 		}
 		wg.Go(func() {
-			p.spools[i].fill(pipe, func(size int64) <-chan struct{} { return p.flow.full(Stream(i), size) })
+			p.spools[i].fill(&drained{File: pipe}, func(size int64) <-chan struct{} { return p.flow.full(Stream(i), size) })
 			_ = pipe.Close() // it was only read
 		})
 	}
 	return func() {
-		p.flow.end()
+		p.flow.end() // first: the deadline is for what the pipes hold, and not for readers
+		deadline := time.Now().Add(p.table.drainTime)
+		for _, pipe := range pipes {
+			if pipe != nil {
+				_ = pipe.SetReadDeadline(deadline) // one that was read to its end is closed
+			}
+		}
 		wg.Wait()
 	}
 }

@@ -271,7 +271,7 @@ func (r *room) begin(ctx context.Context, root *os.File, user User) (err error) 
 	if err != nil {
 		return err
 	}
-	box.status, box.reports = status, json.NewDecoder(status)
+	box.status, box.reports = status, json.NewDecoder(&drained{File: status})
 	blockEnd, block, err := l.pipe(false)
 	if err != nil {
 		return err
@@ -512,10 +512,6 @@ func (m *member) wait() Exit {
 	killed := exit.Reason == SandboxFailed || exit.Code == killedCode
 	if killed && m.room.box.cgroup.memoryKills() > m.memoryKills {
 		exit.Reason = OutOfMemory
-	}
-	deadline := time.Now().Add(drainTime)
-	for _, f := range m.output {
-		_ = f.SetReadDeadline(deadline) // one that was read to its end is closed
 	}
 	m.collected()
 	m.left()
