@@ -229,15 +229,18 @@ func orNil(s string) *string {
 	return &s
 }
 
-// errorCode is an errno's name, the reason of a refusal, or one of these: USAGE, NO_SERVER, TIMEOUT, CANCELED, TRANSPORT, FAILED.
+// errorCode is an errno's name, the reason of a refusal, or one of these: USAGE, NO_SERVER, TIMEOUT, CANCELED, TRANSPORT, OUTPUT_MISSING, FAILED.
 func errorCode(err error) string {
 	var e *fserr.Error
 	var wrong *usageError
 	var lost *client.TransportError
+	var missing missingOutput
 	reason, _, _, _ := partsOf(err)
 	switch {
 	case reason != "":
 		return reason
+	case errors.As(err, &missing):
+		return reasonOutputMissing
 	case errors.As(err, &wrong):
 		return "USAGE"
 	case noServer(err):

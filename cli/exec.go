@@ -21,6 +21,17 @@ const (
 	exitExec      = 125
 )
 
+// reasonOutputMissing is the code of a missingOutput in JSON.
+const reasonOutputMissing = "OUTPUT_MISSING"
+
+// missingOutput is how many bytes of output this program did not get. Whoever reads its own output must not take it for all.
+type missingOutput int64
+
+func (m missingOutput) Error() string { return size(int64(m)) + " of the output are missing" }
+
+// ExitCode is 125.
+func (missingOutput) ExitCode() int { return exitExec }
+
 func (a *app) execCommands() []*cobra.Command {
 	return []*cobra.Command{
 		a.execCommand(), a.shellCommand(), a.attachCommand(), a.psCommand(), a.logsCommand(), a.killCommand(), a.explainExecCommand(), a.execProfilesCommand(),
@@ -159,11 +170,7 @@ func (a *app) attached(ctx context.Context, c *client.Client, spec *ctxfsv1.Comm
 	if err := errors.Join(a.printRefusals(last), a.printUnkept(last), a.printRecorded(last)); err != nil {
 		return err
 	}
-	if err := exitOf(last, limit); err != nil || dropped == 0 {
-		return err
-	}
-	// What reads this output must not take it for all.
-	return &execFailure{fmt.Errorf("%s of the output are missing", size(dropped))}
+	return wholeExit(last, limit, dropped)
 }
 
 // sendInput sends standard input to a process until one of them ends.
@@ -206,6 +213,14 @@ func (a *app) printUnkept(p *ctxfsv1.Process) error {
 		return nil
 	}
 	return a.warn(e.GetDetail())
+}
+
+// wholeExit is exitOf, but fails if the command succeeded and bytes of its output were dropped.
+func wholeExit(p *ctxfsv1.Process, limit time.Duration, dropped int64) error {
+	if err := exitOf(p, limit); err != nil || dropped == 0 {
+		return err
+	}
+	return missingOutput(dropped)
 }
 
 // exitOf is the exit of this program for a process that has ended.
@@ -298,7 +313,9 @@ func (a *app) logsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "logs PROCESS", Short: "Print the output of a command", Args: usage(cobra.ExactArgs(1)),
 		Long: "Prints what a command wrote, its standard output to standard output and its standard error to standard error. PROCESS is an ID or a name of 'ctxfs ps'.\n" +
-			"The command does not wait for it, as it does for 'ctxfs attach': the first 4 MiB and the last 12 MiB of each stream are kept.",
+			"The command does not wait for it, as it does for 'ctxfs attach': the first 4 MiB and the last 12 MiB of each stream are kept.\n\n" +
+			"The exit code is 125 if output is missing: standard error names each gap and its size. With --follow it is the command's, or 125 if the command\n" +
+			"succeeded and output is missing.",
 	}
 	cmd.Flags().BoolVarP(&req.Follow, "follow", "f", false, "continue until the command ends, and exit with its code")
 	cmd.RunE = a.withHost(func(ctx context.Context, c *client.Client, args []string) error {
@@ -308,16 +325,23 @@ func (a *app) logsCommand() *cobra.Command {
 		}
 		req.ProcessId = p.GetProcessId()
 		var last *ctxfsv1.Process
+		var dropped int64
 		err = c.FollowOutput(ctx, req, func(m *ctxfsv1.FollowOutputResponse) error {
 			if m.GetExited() != nil {
 				last = m.GetExited()
 			}
+			dropped += m.GetOutput().GetDropped()
 			return a.writeOutput(m.GetOutput())
 		})
-		if err = errors.Join(err, a.printUnkept(last)); err != nil || !req.GetFollow() {
+		switch err = errors.Join(err, a.printUnkept(last)); {
+		case err != nil:
 			return err
+		case req.GetFollow():
+			return wholeExit(last, time.Hour, dropped)
+		case dropped > 0:
+			return missingOutput(dropped)
 		}
-		return exitOf(last, time.Hour)
+		return nil
 	})
 	return cmd
 }

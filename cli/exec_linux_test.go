@@ -151,6 +151,34 @@ func (s *shell) process() process {
 	return list[0]
 }
 
+// TestMissingOutputShowsInTheExitCode reads the output of commands that wrote more than the server keeps, and of one that did not.
+func TestMissingOutputShowsInTheExitCode(t *testing.T) {
+	s := execShell(t)
+	detached := func(script string) string {
+		id := strings.TrimSpace(s.ok("exec", "-d", "panels/a", "--", "sh", "-c", script))
+		clocktest.Await(t, "the command has ended", func() bool { return s.process().Exit != nil })
+		return id
+	}
+	large, _ := outputtest.Numbers(17 << 20)
+	whole, holed, failed := detached("echo all"), detached(large), detached(large+"; exit 3")
+	for _, c := range []struct {
+		args string
+		code int
+	}{
+		{"logs " + whole, 0}, {"logs -f " + whole, 0}, {"attach -a " + whole, 0},
+		{"logs " + holed, 125}, {"logs -f " + holed, 125}, {"attach -a " + holed, 125}, {"attach " + holed, 0},
+		{"logs " + failed, 125}, {"logs -f " + failed, 3}, {"attach -a " + failed, 3},
+	} {
+		code, out, stderr := s.run(strings.Fields(c.args)...)
+		if code != c.code || strings.Contains(stderr, "1.0 MiB of the output are missing\n") != (code == 125) {
+			t.Errorf("ctxfs %s: exit %d after %d bytes, %q; want %d", c.args, code, len(out), stderr, c.code)
+		}
+	}
+	if code, _, stderr := s.run("--json", "logs", holed); code != 125 || !strings.Contains(stderr, `{"error":{"code":"OUTPUT_MISSING","message":"1.0 MiB of the output are missing",`) {
+		t.Errorf("with --json: exit %d, %q", code, stderr)
+	}
+}
+
 // TestExecIsAPipe runs the program with its output in a pipe whose reader is slow, and whose reader leaves.
 func TestExecIsAPipe(t *testing.T) {
 	s := execShell(t)

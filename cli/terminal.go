@@ -50,7 +50,9 @@ func (a *app) attachCommand() *cobra.Command {
 		Use: "attach PROCESS", Short: "Connect to a command that runs", Args: usage(cobra.ExactArgs(1)),
 		Long: "Shows what a command writes from now on, and exits with its code, or with 125 if ctxfs failed. PROCESS is an ID or a name of 'ctxfs ps'. A command in a terminal gets the\n" +
 			"keys; Ctrl-] leaves it running. The output from before is in 'ctxfs logs'; full-screen programs redraw. The command waits\n" +
-			"for what reads the output.",
+			"for what reads the output.\n\n" +
+			"The exit code is 125, too, if the command succeeded and output is missing. With --all that is what ctxfs had dropped before: it keeps the first 4 MiB\n" +
+			"and the last 12 MiB of each stream. Standard error names each gap and its size.",
 		Example: "  ctxfs attach dev",
 	}
 	cmd.Flags().BoolVarP(&interactive, "interactive", "i", false, "send standard input to a command that has no terminal")
@@ -137,7 +139,7 @@ func (a *app) connect(ctx context.Context, c *client.Client, open *ctxfsv1.Attac
 	if err != nil {
 		return &execFailure{err}
 	}
-	last, err := a.converse(at, input)
+	last, dropped, err := a.converse(at, input)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return err // of the signal that ended this program, which has its own code
@@ -146,16 +148,16 @@ func (a *app) connect(ctx context.Context, c *client.Client, open *ctxfsv1.Attac
 	case last == nil:
 		return a.warn("left " + open.GetProcessId() + " running; 'ctxfs attach " + open.GetProcessId() + "' returns to it")
 	}
-	return exitOf(last, 0)
+	return wholeExit(last, 0, dropped)
 }
 
-// converse passes input and output on. It returns the process that has ended; nil after the user detached. The terminal is as before when it
-// returns.
-func (a *app) converse(at *client.Attachment, input bool) (last *ctxfsv1.Process, err error) {
+// converse passes input and output on. It returns the process that has ended, and how much of its output was dropped; nil after the user
+// detached. The terminal is as before when it returns.
+func (a *app) converse(at *client.Attachment, input bool) (last *ctxfsv1.Process, dropped int64, err error) {
 	t := a.terminal()
 	if t != nil && input && at.Process().GetPty() != nil {
 		if err := t.raw(); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		defer func() { err = errors.Join(err, t.restore()) }()
 		defer t.follow(at)()
@@ -168,16 +170,17 @@ func (a *app) converse(at *client.Attachment, input bool) (last *ctxfsv1.Process
 	for {
 		m, err := at.Recv()
 		if errors.Is(err, io.EOF) {
-			return last, nil
+			return last, dropped, nil
 		}
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if m.GetExited() != nil {
 			last = m.GetExited()
 		}
+		dropped += m.GetOutput().GetDropped()
 		if err := a.writeOutput(m.GetOutput()); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
 }

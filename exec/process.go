@@ -495,11 +495,7 @@ func (p *Process) Output(ctx context.Context, offsets [2]int64, how Reading, sen
 				continue
 			}
 			sent = true
-			stream := Stream(i)
-			if p.cmd.Pty != nil {
-				stream = Terminal
-			}
-			if err := send(Output{stream, from, from - offsets[i], buf[:n]}); err != nil {
+			if err := send(Output{p.shown(i), from, from - offsets[i], buf[:n]}); err != nil {
 				return err
 			}
 			offsets[i] = from + int64(n)
@@ -511,10 +507,33 @@ func (p *Process) Output(ctx context.Context, offsets [2]int64, how Reading, sen
 		if sent {
 			continue
 		}
-		if more, err := p.awaitOutput(ctx, offsets, how != Present); !more {
+		switch more, err := p.awaitOutput(ctx, offsets, how != Present); {
+		case err == nil && !more && how == Present:
+			return p.sendUnkept(offsets, send)
+		case !more:
 			return err
 		}
 	}
+}
+
+// shown is the stream of a spool for callers.
+func (p *Process) shown(i int) Stream {
+	if p.cmd.Pty != nil {
+		return Terminal
+	}
+	return Stream(i)
+}
+
+// sendUnkept sends how much of the output so far could not be kept. A reader that waits for the end gets that there.
+func (p *Process) sendUnkept(offsets [2]int64, send func(Output) error) error {
+	for i, s := range p.spools {
+		if n := s.unkept(offsets[i]); n > 0 {
+			if err := send(Output{p.shown(i), offsets[i] + n, n, nil}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // awaitOutput waits until a stream has more. more is false when there will be nothing more to send.

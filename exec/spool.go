@@ -147,6 +147,16 @@ func (s *spool) failure() (from int64, err error) {
 	return s.kept, s.err
 }
 
+// unkept returns how many bytes from an offset on could not be kept, if nothing that follows was.
+func (s *spool) unkept(at int64) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil || s.kept > at {
+		return 0
+	}
+	return max(s.size-at, 0)
+}
+
 // span returns the bytes that can be read at an offset: the first of them, which is beyond at if bytes were dropped, and how many follow.
 func (s *spool) span(at int64) (from, n int64) {
 	s.mu.Lock()

@@ -3,9 +3,11 @@ package exec
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -136,6 +138,31 @@ func TestSpoolOnFullDisk(t *testing.T) {
 		if from, err := s.failure(); from != c.kept || !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("%d bytes on the disk: failed at %d with %v", c.kept, from, err)
 		}
+	}
+}
+
+// TestPresentOutputOnFullDisk reads the output so far of a process whose output the disk does not take any more.
+func TestPresentOutputOnFullDisk(t *testing.T) {
+	t.Parallel()
+	p := &Process{spools: [2]*spool{testSpool(t), testSpool(t)}}
+	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	s := p.spools[Stderr]
+	s.append([]byte("kept"))
+	_ = s.file.Close()
+	s.file = full
+	s.append([]byte("lost"))
+	p.spools[Stdout].append([]byte("all"))
+	var got []string
+	err = p.Output(t.Context(), [2]int64{}, Present, func(o Output) error {
+		got = append(got, fmt.Sprintf("%d %q at %d, dropped %d", o.Stream, o.Data, o.Offset, o.Dropped))
+		return nil
+	})
+	want := []string{`0 "all" at 0, dropped 0`, `1 "kept" at 0, dropped 0`, `1 "" at 8, dropped 4`}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 }
 
