@@ -203,6 +203,58 @@ func TestLeavingOutIsAFailure(t *testing.T) {
 	}
 }
 
+// TestGetDoesNotFollowLinksIntoGit has links to a .git in the context, and in the folder that get writes into.
+func TestGetDoesNotFollowLinksIntoGit(t *testing.T) {
+	s := serve(t)
+	s.ok("mkdir", "-p", "/r/.git/hooks", "/tree")
+	s.stdin = "the panel's\n"
+	s.ok("put", "-", "/r/.git/hooks/post-checkout")
+	for link, target := range map[string]string{"/hooks": "r/.git/hooks", "/hook": "/r/.git/hooks/post-checkout", "/tree/x": ".git/hooks", "/again": "hooks"} {
+		s.ok("ln", "-s", target, link)
+	}
+	outside := t.TempDir()
+	for _, from := range []string{"/hooks", "/hook", "/again", "/again/post-checkout"} {
+		for _, flags := range [][]string{nil, {"--force"}} {
+			if code, _, errs := s.run(append([]string{"get", from}, append(flags, filepath.Join(outside, "got"))...)...); code == 0 || !strings.Contains(errs, "the data of a git repository") {
+				t.Errorf("get %s %v: exit %d, %q", from, flags, code, errs)
+			}
+		}
+	}
+	if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
+		t.Errorf("brought out: %v, %v", left, err)
+	}
+
+	// The link comes out, and then the panel has a directory in its place.
+	tree := filepath.Join(outside, "tree")
+	hooks := filepath.Join(tree, ".git", "hooks")
+	if err := os.MkdirAll(hooks, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.ok("get", "/tree", outside) // a repository that no server serves
+	if target, err := os.Readlink(filepath.Join(tree, "x")); err != nil || target != ".git/hooks" {
+		t.Fatal(target, err)
+	}
+	s.ok("rm", "/tree/x")
+	s.ok("mkdir", "-p", "/tree/x/deep")
+	for _, name := range []string{"/tree/x/pre-commit", "/tree/x/deep/f"} {
+		s.ok("put", "-", name)
+	}
+	for _, args := range [][]string{{"get", "/tree", outside + "/."}, {"get", "/tree/x/pre-commit", filepath.Join(tree, "x")}} {
+		if code, _, errs := s.run(args...); code == 0 || !strings.Contains(errs, "through a link") {
+			t.Errorf("%v: exit %d, %q", args, code, errs)
+		}
+	}
+	s.ok("get", "--force", "/tree", outside)
+	for _, name := range []string{"x/pre-commit", "x/deep/f"} {
+		if text, err := os.ReadFile(filepath.Join(tree, name)); err != nil || string(text) != "the panel's\n" {
+			t.Errorf("%s: %q, %v", name, text, err)
+		}
+	}
+	if left, err := os.ReadDir(hooks); err != nil || len(left) > 0 {
+		t.Errorf("the hooks are %v, %v", left, err)
+	}
+}
+
 func TestGetKeepsTheWorkspacesFiles(t *testing.T) {
 	t.Parallel()
 	dir := servertest.Folder(t)

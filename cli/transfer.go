@@ -246,7 +246,8 @@ func (a *app) getCommand() *cobra.Command {
 		Use: "get PATH [LOCAL]", Short: "Download a file or a directory; LOCAL may be - for standard output",
 		Long: "Downloads a file or a directory, with the symbolic links in it as they are. A .git is left out. Nothing is written into a repository of the\n" +
 			"served workspace, and no file of that workspace is replaced, without --force: 'ctxfs apply' brings changes there. Other files are\n" +
-			"replaced. If a .git, FIFOs, sockets or devices are left out, the exit code is 1.",
+			"replaced. A link below LOCAL in the place of a file or a directory is replaced, too, and not followed. If a .git, FIFOs, sockets or devices are\n" +
+			"left out, the exit code is 1.",
 		Args: usage(cobra.RangeArgs(1, 2)),
 		RunE: a.withFS(func(f *client.FS, args []string) error {
 			if len(args) == 2 && args[1] == "-" {
@@ -268,7 +269,11 @@ func (a *app) get(f *client.FS, from, to string, force bool) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(strings.Split(path.Clean(from), "/"), git.IsDotGit) {
+	real, err := f.Realpath(from)
+	if err != nil {
+		return err
+	}
+	if hasDotGit(path.Clean(from)) || hasDotGit(real) {
 		return usagef("%s is the data of a git repository, which git would obey elsewhere; 'ctxfs export --git' writes it into an archive", show(from))
 	}
 	check := (&guard{inRepository: map[string]error{}}).check
@@ -278,10 +283,10 @@ func (a *app) get(f *client.FS, from, to string, force bool) error {
 	m := moved{bar: a.newBar(true)}
 	defer m.bar.end()
 	if info.IsDir() {
-		err = a.getTree(f, from, to, check, &m)
+		err = a.getTree(f, real, to, check, &m)
 	} else if err = check(to); err == nil {
 		m.bar.set(from, 0, info.Size())
-		err = a.download(f, from, to, info, &m)
+		err = a.download(f, real, to, info, &m)
 	}
 	if err != nil {
 		return err
@@ -289,15 +294,20 @@ func (a *app) get(f *client.FS, from, to string, force bool) error {
 	return a.report(m)
 }
 
+// hasDotGit reports whether a path, with slashes, is of a .git or of something in it.
+func hasDotGit(name string) bool { return slices.ContainsFunc(strings.Split(name, "/"), git.IsDotGit) }
+
 // guard keeps downloads out of the workspace that a server around them serves: 'ctxfs apply' brings changes there.
 type guard struct {
 	// inRepository says of directories that exist why nothing may be written there, nil if something may.
 	inRepository map[string]error
 }
 
-// check fails if a file at a local path would be in a repository of a served workspace, or would replace one of that workspace.
+// check fails if a file at a local path would be in a repository of a served workspace, would replace a file of that workspace, or would come into
+// a .git through a link.
 func (g *guard) check(at string) error {
-	dir, err := filepath.Abs(filepath.Dir(at))
+	named, err := filepath.Abs(filepath.Dir(at))
+	dir := named
 	for err == nil { // the directory may be one that get makes
 		if _, err = os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
 			break
@@ -309,6 +319,9 @@ func (g *guard) check(at string) error {
 	}
 	if err != nil {
 		return err
+	}
+	if hasDotGit(filepath.ToSlash(dir)) && !hasDotGit(filepath.ToSlash(named)) {
+		return fmt.Errorf("%s leads into the data of a git repository through a link, and nothing was written; remove the link, or name another LOCAL", show(at))
 	}
 	refused, ok := g.inRepository[dir]
 	if !ok {
@@ -364,12 +377,8 @@ func localDest(args []string) (string, error) {
 	return args[1], nil
 }
 
-// getTree writes through os.Root: a name from the context must not lead out of the folder.
-func (a *app) getTree(f *client.FS, from, to string, check func(string) error, m *moved) error {
-	top, err := f.Realpath(from)
-	if err != nil {
-		return err
-	}
+// getTree writes through os.Root: a name from the context must not lead out of the folder. top is a real path.
+func (a *app) getTree(f *client.FS, top, to string, check func(string) error, m *moved) error {
 	entries, err := f.List(top, client.ListOptions{Recursive: true, Stats: true})
 	if err != nil {
 		return err
@@ -393,7 +402,7 @@ func (a *app) getTree(f *client.FS, from, to string, check func(string) error, m
 			total += info.Size()
 		}
 	}
-	m.bar.set(from, 0, total)
+	m.bar.set(top, 0, total)
 	if err := os.MkdirAll(to, 0o777); err != nil {
 		return err
 	}
@@ -401,8 +410,9 @@ func (a *app) getTree(f *client.FS, from, to string, check func(string) error, m
 	if err != nil {
 		return err
 	}
+	local := &localTree{Root: root}
 	for _, e := range entries {
-		if err = a.getEntry(f, root, top, e, m); err != nil {
+		if err = a.getEntry(f, local, top, e, m); err != nil {
 			break
 		}
 	}
@@ -413,7 +423,36 @@ func relativeTo(top string, e client.Entry) string {
 	return strings.TrimPrefix(strings.TrimPrefix(e.Path(), top), "/")
 }
 
-func (a *app) getEntry(f *client.FS, root *os.Root, top string, e client.Entry, m *moved) error {
+// localTree is a folder that get writes into.
+type localTree struct {
+	*os.Root
+	// real is the directory that clear has looked at last: no link leads to it.
+	real string
+}
+
+// clear removes links in the place of rel and of the directories above it. They may be of an earlier get, and would be followed: into a .git, too.
+func (l *localTree) clear(rel string) error {
+	at := ""
+	for name := range strings.SplitSeq(rel, "/") {
+		if at = path.Join(at, name); at == l.real || strings.HasPrefix(l.real, at+"/") {
+			continue
+		}
+		st, err := l.Lstat(at)
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err == nil && st.Mode().Type() == fs.ModeSymlink {
+			err = l.Remove(at)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	l.real = path.Dir(rel)
+	return nil
+}
+
+func (a *app) getEntry(f *client.FS, root *localTree, top string, e client.Entry, m *moved) error {
 	rel := relativeTo(top, e)
 	info, err := e.Info()
 	switch {
@@ -421,18 +460,18 @@ func (a *app) getEntry(f *client.FS, root *os.Root, top string, e client.Entry, 
 		return nil
 	case err != nil:
 		return err
+	case !e.IsDir() && e.Type() != fs.ModeSymlink && !info.Mode().IsRegular():
+		m.LeftOut = append(m.LeftOut, e.Path())
+		return nil
+	}
+	if err := root.clear(rel); err != nil {
+		return err
+	}
+	switch {
 	case e.IsDir():
 		return root.MkdirAll(rel, info.Mode().Perm()|0o700)
 	case e.Type() == fs.ModeSymlink:
 		return getLink(f, root, e.Path(), rel, m)
-	case !info.Mode().IsRegular():
-		m.LeftOut = append(m.LeftOut, e.Path())
-		return nil
-	}
-	if st, err := root.Lstat(rel); err == nil && st.Mode().Type() == fs.ModeSymlink {
-		if err := root.Remove(rel); err != nil { // an earlier link is replaced, not followed
-			return err
-		}
 	}
 	w, err := root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, info.Mode().Perm()|0o200)
 	if err != nil {
@@ -442,11 +481,12 @@ func (a *app) getEntry(f *client.FS, root *os.Root, top string, e client.Entry, 
 }
 
 // getLink makes a symbolic link in place of a file that is there. Root keeps later names from leading through it.
-func getLink(f *client.FS, root *os.Root, name, rel string, m *moved) error {
+func getLink(f *client.FS, root *localTree, name, rel string, m *moved) error {
 	target, err := f.Readlink(name)
 	if err != nil {
 		return err
 	}
+	root.real = "" // on a file system that folds case, the link may take the place of a directory
 	err = root.Symlink(target, rel)
 	if errors.Is(err, fs.ErrExist) {
 		if err = root.Remove(rel); err == nil {
