@@ -15,6 +15,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/fsservice"
 	"github.com/ctxfs/ctxfs/git"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/sites"
@@ -232,7 +233,7 @@ func (v *visit) show(ctx context.Context, t *transfer) error {
 	if v.dir {
 		name = path.Join(name, v.site.Options.Index)
 	}
-	content, err := v.g.cfg.Files.OpenContent(ctx, v.read(name))
+	content, err := v.open(ctx, name)
 	code := codeOf(err)
 	switch {
 	case code == fserr.EISDIR && !v.dir:
@@ -242,12 +243,31 @@ func (v *visit) show(ctx context.Context, t *transfer) error {
 		return v.list(ctx, t)
 	case code == fserr.ENOENT && v.site.Options.SPA && v.navigates() && !strings.Contains(path.Base(v.path()), "."):
 		name = v.site.Options.Root + "/" + v.site.Options.Index
-		content, err = v.g.cfg.Files.OpenContent(ctx, v.read(name))
+		content, err = v.open(ctx, name)
 	}
 	if err != nil {
 		return err
 	}
 	return v.send(ctx, t, content, name, at)
+}
+
+// open opens a file, unless a link leads from its name into a .git.
+func (v *visit) open(ctx context.Context, name string) (*fsservice.Content, error) {
+	if v.leadsIntoGit(ctx, name) {
+		return nil, fserr.ENOENT
+	}
+	return v.g.cfg.Files.OpenContent(ctx, v.read(name))
+}
+
+// leadsIntoGit reports whether a path is, through links, that of a .git or of something in it. A panel that moves links meanwhile gains nothing:
+// it may as well copy the files.
+func (v *visit) leadsIntoGit(ctx context.Context, name string) bool {
+	read := v.read(name)
+	real, err := v.g.cfg.Files.Realpath(ctx, &ctxfsv1.RealpathRequest{Path: read.GetPath(), RawPath: read.GetRawPath()})
+	if err != nil {
+		return false // what is wrong shows when the path is opened
+	}
+	return slices.ContainsFunc(strings.Split(cmp.Or(string(real.GetRawPath()), real.GetPath()), "/"), git.IsDotGit)
 }
 
 // navigates reports whether a request is for a document that the user will see.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -99,8 +100,9 @@ func plantPages(t *testing.T, folder string) {
 	}
 	for name, target := range map[string]string{
 		"out": "../../../../../../../../etc/passwd", "inside": "a.txt", "dirlink": "d", "loop": "loop", "outdir": "/../..", "dangling": "nowhere",
+		"config": ".git/config", "gitdir": ".git", "twice": "gitdir", "linked/index.html": "../.git/config",
 	} {
-		if err := os.Symlink(target, filepath.Join(folder, name)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o755), os.Symlink(target, filepath.Join(folder, name))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -229,6 +231,11 @@ func TestSitesAnswerAsHTTPSays(t *testing.T) {
 		{"what git obeys", full, "/.git/config", nil, 404, "*", nil},
 		{"what git obeys, in another spelling", full, "/git~1", nil, 404, "*", nil},
 		{"what git obeys, below a directory", full, "/list/.GIT", nil, 404, "*", nil},
+		{"a link to what git obeys", full, "/config", nil, 404, "*", nil},
+		{"a link to a .git, listed", full, "/gitdir/", nil, 404, "*", nil},
+		{"below a link to a .git", full, "/gitdir/config", nil, 404, "*", nil},
+		{"below a link to a link to a .git", full, "/twice/config", nil, 404, "*", nil},
+		{"an index that is a link to what git obeys", site, "/linked/", nil, 404, "*", nil},
 		{"well-known", site, "/.well-known/x.json", nil, 200, "{}", []string{"Content-Type", "application/json"}},
 		{"a listing", full, "/list/", nil, 200, "~<a href=\"./%3Cx%3E&amp;.txt\">&lt;x&gt;&amp;.txt</a>", []string{"Content-Type", "text/html; charset=utf-8", "Cache-Control", "no-store"}},
 		{"a listing as JSON", full, "/list/", []string{"Accept", "application/json"}, 200, `~"name":"sub","url":"./sub/","type":"directory"`, []string{"Content-Type", "application/json"}},
