@@ -192,8 +192,8 @@ func (a *app) contextDeleteCommand() *cobra.Command {
 	var discard bool
 	cmd := &cobra.Command{
 		Use: "delete NAME…", Short: "Remove contexts for good: folder, record and bindings", Args: usage(cobra.MinimumNArgs(1)),
-		Long: "Removes contexts for good: folder, snapshots, record and bindings. A context with changes that were not applied stays, unless\n" +
-			"--discard-changes is given.",
+		Long: "Removes contexts for good: folder, snapshots, record and bindings. A context with changes that were not applied, or with\n" +
+			"snapshots that hold such changes, stays, unless --discard-changes is given.",
 	}
 	discardFlag(cmd, &discard)
 	cmd.RunE = a.withHost(func(ctx context.Context, c *client.Client, args []string) error {
@@ -207,10 +207,14 @@ func discardFlag(cmd *cobra.Command, value *bool) {
 	cmd.Flags().BoolVar(value, "discard-changes", false, "also if changes are lost that were not applied")
 }
 
-// notApplied names the commands that resolve a refusal to lose changes.
-func notApplied(context string, err error) error {
+// notApplied names the commands that resolve a refusal to lose changes: those of the context or, with snapshots, of its snapshots too.
+func notApplied(context string, snapshots bool, err error) error {
 	if refused := (*client.ReviewError)(nil); errors.As(err, &refused) && refused.Reason == client.ReasonNotApplied {
-		refused.Hint = fmt.Sprintf("look at them with 'ctxfs diff %s', or give --discard-changes", context)
+		of := ""
+		if snapshots {
+			of = " (--against snapshot:NAME for those of a snapshot, which 'ctxfs snapshot restore' brings back)"
+		}
+		refused.Hint = fmt.Sprintf("look at them with 'ctxfs diff %s'%s, or give --discard-changes", context, of)
 	}
 	return err
 }
@@ -228,7 +232,7 @@ func (a *app) contextDelete(ctx context.Context, c *client.Client, args []string
 	for _, id := range ids {
 		n, err := c.DeleteContext(ctx, id, discard)
 		if err != nil {
-			return notApplied(id, err)
+			return notApplied(id, true, err)
 		}
 		if deleted = append(deleted, object{{"contextId", id}, {"removed", n}}); a.json {
 			continue

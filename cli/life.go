@@ -106,7 +106,7 @@ func (a *app) snapshotList(ctx context.Context, c *client.Client, args []string)
 func (a *app) snapshotRestore(ctx context.Context, c *client.Client, args []string, discard client.Discard) error {
 	x, err := c.Restore(ctx, args[0], args[1], discard)
 	if err != nil {
-		return notApplied(args[0], err)
+		return notApplied(args[0], false, err)
 	}
 	if a.json {
 		return a.printProto(x)
@@ -133,8 +133,8 @@ func (a *app) gcCommand() *cobra.Command {
 			"gone. Contexts themselves are removed only with --older-than, --idle or --server-rules; one used within the last 10 minutes never is.\n" +
 			"--older-than alone spares the contexts of panels that are open; name an --idle time to remove those too.\n\n" +
 			"A context stays while a client of its panel is connected, a file is open, a command runs, its changes wait for a review, a staged commit\n" +
-			"was not pushed, or a site shows it; --force removes it all the same. A context with changes that were not applied stays, also with --force:\n" +
-			"only --discard-changes removes it. --dry-run says of each context why it would stay.\n\n" +
+			"was not pushed, or a site shows it; --force removes it all the same. A context with changes that were not applied, or with snapshots\n" +
+			"of such changes, stays, also with --force: only --discard-changes removes it. --dry-run says of each context why it would stay.\n\n" +
 			"What cannot be removed is named at the end, and the exit code is 1; the rest is removed all the same.",
 		Example: "  ctxfs gc --dry-run --idle 168h --label '!keep'",
 		Args:    usage(cobra.NoArgs),

@@ -70,8 +70,8 @@ type Discard bool
 // DiscardChanges lets DeleteContext and Restore lose changes that were not applied.
 const DiscardChanges Discard = true
 
-// DeleteContext removes a context for good, and says how many entries it held. It fails with ReasonNotApplied if the context has changes that were
-// not applied, unless DiscardChanges is given.
+// DeleteContext removes a context for good, and says how many entries it held. It fails with ReasonNotApplied if the context, or one of its
+// snapshots, has changes that were not applied, unless DiscardChanges is given.
 func (c *Client) DeleteContext(ctx context.Context, id string, discard ...Discard) (removed int64, err error) {
 	r, err := c.contexts().DeleteContext(ctx, &ctxfsv1.DeleteContextRequest{ContextId: id, DiscardChanges: slices.Contains(discard, DiscardChanges)})
 	return r.GetRemoved(), reviewError("deletecontext", err)

@@ -102,6 +102,7 @@ const (
 	KeepStaged       = lifecycle.KeepStaged
 	KeepSite         = lifecycle.KeepSite
 	KeepChanges      = lifecycle.KeepChanges
+	KeepSnapshots    = lifecycle.KeepSnapshots
 )
 
 // Observe returns a context whose operations do not count as a use of a context; see gate.Observe.

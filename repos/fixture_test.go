@@ -256,6 +256,9 @@ func (w *world) Workspace(context.Context, string) (*seed.Scan, error) {
 	return nil, errors.ErrUnsupported
 }
 
+// Snapshots implements review.Contexts.
+func (w *world) Snapshots(context.Context, string) ([]review.Snapshot, error) { return nil, nil }
+
 // Snapshot implements review.Contexts.
 func (w *world) Snapshot(context.Context, string, string) (review.SnapshotView, error) {
 	return review.SnapshotView{}, errors.ErrUnsupported

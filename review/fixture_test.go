@@ -245,6 +245,19 @@ func wantReason(t testing.TB, err error, reason Reason) *Error {
 	return e
 }
 
+// Snapshots lists the folders "context@name".
+func (w *world) Snapshots(_ context.Context, id string) (out []Snapshot, err error) {
+	dirs, err := filepath.Glob(w.in(id + "@*"))
+	for _, dir := range dirs {
+		info, statErr := os.Stat(dir)
+		if statErr != nil {
+			return nil, statErr
+		}
+		out = append(out, Snapshot{strings.TrimPrefix(filepath.Base(dir), id+"@"), info.ModTime()})
+	}
+	return out, err
+}
+
 // Snapshot opens the folder "context@name".
 func (w *world) Snapshot(ctx context.Context, id, name string) (SnapshotView, error) {
 	root, err := rootfs.Open(w.in(id+"@"+name), rootfs.Options{})

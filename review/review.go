@@ -35,10 +35,18 @@ type Contexts interface {
 	Replacing(ctx context.Context, id string, f func(root rootfs.Root, charge Charge) error) error
 	// Origin says what the context was seeded with.
 	Origin(ctx context.Context, id string) (Origin, error)
+	// Snapshots lists the snapshots of the context.
+	Snapshots(ctx context.Context, id string) ([]Snapshot, error)
 	// Snapshot opens a snapshot of the context.
 	Snapshot(ctx context.Context, id, name string) (SnapshotView, error)
 	// Workspace lists what a seeding of the context now would copy.
 	Workspace(ctx context.Context, id string) (*seed.Scan, error)
+}
+
+// Snapshot is a snapshot of a context. Its content stays what it was when it was taken.
+type Snapshot struct {
+	Name    string
+	TakenAt time.Time
 }
 
 // Charge counts what is about to be written to a context. It fails with EDQUOT if that is too much.
@@ -77,6 +85,7 @@ type Config struct {
 // Copied gives a copy of a context the base of what it was copied from, and no decisions. from is "" for new content. Names are those of
 // contexts, or of their snapshots. marks is a file with the marks of a context's new content, which Copied takes if it is there.
 func (r *Reviews) Copied(from, to, marks string) error {
+	r.looked.remove(to)
 	if err := errors.Join(r.known.replace(to, marks), r.listed.remove(to)); err != nil {
 		return err
 	}
@@ -104,6 +113,7 @@ func (r *Reviews) Marks(id string) string { return r.known.file(id) }
 // Deleted forgets a context and its snapshots.
 func (r *Reviews) Deleted(id string) error {
 	r.known.remove(id)
+	r.looked.remove(id)
 	return errors.Join(r.states.remove(id), r.listed.remove(id), r.states.removeAll(id+"@"), r.revisions.remove(id), r.known.removeAll(id+"@"))
 }
 
@@ -115,6 +125,7 @@ type Reviews struct {
 	journal journal
 	known   knownFiles
 	listed  *listings
+	looked  looked
 	// excluder reads what git excludes in the workspace.
 	excluder git.Excluder
 	// revisions are what was submitted.
@@ -155,7 +166,7 @@ func Open(ctx context.Context, cfg Config) (*Reviews, error) {
 	}
 	r := &Reviews{
 		cfg: cfg, store: store, states: states{in("contexts")}, journal: journal{in("journal")}, known: knownFiles{in("known")},
-		listed: listed, revisions: revisions{in("revisions")},
+		listed: listed, revisions: revisions{in("revisions")}, looked: looked{at: map[string]look{}},
 		point: func(string) {}, locks: map[string]chan struct{}{}, watchers: map[string]map[chan Event]bool{},
 	}
 	r.git = git.NewReader(git.Options{Scratch: in("scratch")})

@@ -79,7 +79,8 @@ func (s *Server) compose(context.Context) error {
 	ctxfsv1.RegisterFsServiceServer(registry, s.fs)
 	ctxfsv1.RegisterContextServiceServer(registry, &services.Contexts{
 		Contexts: p.contexts, Collector: s.collector, ContextOf: p.panels.ContextOf, Into: p.contexts.SeededInto, Unapplied: p.reviews.Unapplied,
-		Version: s.deps.Version, Driver: s.info.Driver, Metadata: s.info.Metadata,
+		UnappliedAnywhere: p.reviews.UnappliedAnywhere,
+		Version:           s.deps.Version, Driver: s.info.Driver, Metadata: s.info.Metadata,
 	})
 	ctxfsv1.RegisterPanelServiceServer(registry, &services.Panels{
 		Panels: p.panels, Handles: p.handles, Changed: s.auth.bound.forget,

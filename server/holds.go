@@ -2,13 +2,11 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/repos"
-	"github.com/ctxfs/ctxfs/review"
 )
 
 // look returns what holds contexts at the moment of the call: connected clients, open files, commands, reviews, staged commits and sites. It
@@ -34,13 +32,16 @@ func (c *collector) look(ctx context.Context) (contexts.Holds, error) {
 	return h.holds, nil
 }
 
-// changes keeps a context that has changes which were not applied.
-func (c *collector) changes(ctx context.Context, id contexts.ID) ([]contexts.Kept, error) {
-	err := c.s.parts.reviews.Unapplied(ctx, string(id))
-	if refused := (*review.Error)(nil); errors.As(err, &refused) && refused.Reason == review.NotApplied {
-		return []contexts.Kept{{Reason: contexts.KeepChanges, Text: refused.Text()}}, nil
+// changes keeps a context that has changes which were not applied, or snapshots with such changes.
+func (c *collector) changes(ctx context.Context, id contexts.ID) (kept []contexts.Kept, err error) {
+	losing, err := c.s.parts.reviews.Losing(ctx, string(id), true)
+	if len(losing.Changes) > 0 {
+		kept = append(kept, contexts.Kept{Reason: contexts.KeepChanges, Text: losing.ChangesText()})
 	}
-	return nil, err
+	if len(losing.Snapshots) > 0 {
+		kept = append(kept, contexts.Kept{Reason: contexts.KeepSnapshots, Text: "it has " + losing.SnapshotsText()})
+	}
+	return kept, err
 }
 
 // held counts what holds contexts, by context. leases and streams have the panels with clients.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,5 +87,65 @@ func TestChangesThatWereNotAppliedAreNotLost(t *testing.T) {
 		if got := rules(&ctxfsv1.CollectGarbageRequest{DiscardChanges: true})["ctx_deleted"]; got != "IDLE_TTL" {
 			t.Errorf("with discard_changes: %s", got)
 		}
+	})
+}
+
+// TestSnapshotsOfChangesAreNotLost has contexts without changes. Their snapshots hold changes that were not applied, until these are applied, or the
+// snapshots are deleted.
+func TestSnapshotsOfChangesAreNotLost(t *testing.T) {
+	t.Parallel()
+	onEachDriver(t, func(t *testing.T, h *house) {
+		h.cfg.Pool, h.cfg.GCInterval, h.cfg.ContextTTL, h.cfg.ContextIdleTTL, h.cfg.ContextsMaxBytes = 0, 100*time.Hour, time.Hour, time.Hour, 1
+		pass := h.setClock()
+		h.serve()
+		ctx, cs := t.Context(), h.contexts()
+		app := func(id string) string { return filepath.Join(h.r.Info().ContextsDir, id, "app") }
+		for _, id := range []string{"ctx_applied", "ctx_deleted", "ctx_dropped", "ctx_clean"} {
+			h.open(&ctxfsv1.OpenPanelRequest{PanelId: id[len("ctx_"):]})
+			snapshot := func(name string) {
+				_, err := cs.Snapshot(ctx, &ctxfsv1.SnapshotRequest{ContextId: id, Name: name})
+				must(t, err)
+			}
+			snapshot("clean")
+			if id == "ctx_clean" {
+				continue
+			}
+			shell(t, app(id), "echo more >> app.txt; echo new > new")
+			snapshot("work")
+			_, err := h.reviews().Discard(ctx, &ctxfsv1.DiscardRequest{ContextId: id, Selection: selectAll})
+			must(t, err)
+		}
+		refused := func(id string) {
+			t.Helper()
+			_, err := cs.DeleteContext(ctx, &ctxfsv1.DeleteContextRequest{ContextId: id})
+			wantRefusal(t, err, codes.FailedPrecondition, "NOT_APPLIED")
+			if !strings.Contains(err.Error(), "work (files: 2)") || strings.Contains(err.Error(), "clean") {
+				t.Errorf("the refusal names other snapshots: %v", err)
+			}
+		}
+		refused("ctx_applied")
+		pass(3 * time.Hour)
+		for _, req := range []*ctxfsv1.CollectGarbageRequest{{DryRun: true}, {DryRun: true, Force: true}, {}, {Force: true}} {
+			req.ServerRules = true
+			for id, got := range h.verdicts(req) {
+				if want := map[bool]string{true: "IDLE_TTL", false: "SNAPSHOTS"}[id == "ctx_clean"]; got != want {
+					t.Errorf("collection %v: %s: %s, want %s", req, id, got, want)
+				}
+			}
+		}
+		// A restore loses no snapshot.
+		_, err := cs.Restore(ctx, &ctxfsv1.RestoreRequest{ContextId: "ctx_applied", Name: "work"})
+		must(t, err)
+		_, err = h.reviews().Apply(ctx, &ctxfsv1.ApplyRequest{ContextId: "ctx_applied", Approve: true, Selection: selectAll})
+		must(t, err)
+		_, err = cs.DeleteContext(ctx, &ctxfsv1.DeleteContextRequest{ContextId: "ctx_applied"})
+		must(t, err)
+		_, err = cs.DeleteSnapshot(ctx, &ctxfsv1.DeleteSnapshotRequest{ContextId: "ctx_deleted", Name: "work"})
+		must(t, err)
+		_, err = cs.DeleteContext(ctx, &ctxfsv1.DeleteContextRequest{ContextId: "ctx_deleted"})
+		must(t, err)
+		refused("ctx_dropped")
+		_, err = cs.DeleteContext(ctx, &ctxfsv1.DeleteContextRequest{ContextId: "ctx_dropped", DiscardChanges: true})
+		must(t, err)
 	})
 }

@@ -417,6 +417,14 @@ func (r reviewed) Origin(ctx context.Context, id string) (review.Origin, error) 
 	return originOf(o), err
 }
 
+func (r reviewed) Snapshots(ctx context.Context, id string) (out []review.Snapshot, err error) {
+	all, err := r.contexts.Snapshots(ctx, contexts.ID(id))
+	for _, s := range all {
+		out = append(out, review.Snapshot{Name: s.Name, TakenAt: s.TakenAt})
+	}
+	return out, err
+}
+
 func (r reviewed) Snapshot(ctx context.Context, id, name string) (review.SnapshotView, error) {
 	v, err := r.contexts.ViewSnapshot(ctx, contexts.ID(id), name)
 	if into := v.Origin.Into; err == nil && into != "" {

@@ -51,8 +51,9 @@ const (
 	KeepDecisions KeepReason = "decisions"
 	KeepStaged    KeepReason = "staged"
 	KeepSite      KeepReason = "site"
-	// KeepChanges is that of GarbageOptions.Changes.
-	KeepChanges KeepReason = "changes"
+	// Those of GarbageOptions.Changes.
+	KeepChanges   KeepReason = "changes"
+	KeepSnapshots KeepReason = "snapshots"
 )
 
 // Kept is a reason for which a collection keeps a context, with a text for people.

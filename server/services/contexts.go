@@ -34,8 +34,8 @@ type Contexts struct {
 	ContextOf func(ctx context.Context, panelID string) (id contexts.ID, owner string, err error)
 	// Into returns the zone that a context was seeded into (contexts.Manager.SeededInto).
 	Into func(id contexts.ID) (string, error)
-	// Unapplied fails if a context has changes that were not applied (review.Reviews).
-	Unapplied func(ctx context.Context, id string) error
+	// Unapplied fails if a context has changes that were not applied, UnappliedAnywhere also if its snapshots have (review.Reviews).
+	Unapplied, UnappliedAnywhere func(ctx context.Context, id string) error
 	// Version of the server, Driver, the name of the driver that makes contexts, and Metadata, where the records are, for GetInfo.
 	Version, Driver, Metadata string
 }
@@ -264,7 +264,7 @@ func (s *Contexts) DeleteContext(ctx context.Context, req *ctxfsv1.DeleteContext
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}
-	deleted, err := s.Contexts.Delete(ctx, id, s.unless(id, req.GetDiscardChanges()))
+	deleted, err := s.Contexts.Delete(ctx, id, unless(id, req.GetDiscardChanges(), s.UnappliedAnywhere))
 	if err != nil {
 		return nil, s.status(id, err)
 	}
@@ -280,14 +280,13 @@ func (s *Contexts) status(id contexts.ID, err error) error {
 	return st
 }
 
-// unless refuses to lose the content of a context with changes that were not applied, or of which that is not known. It is nil if the caller discards
-// them.
-func (s *Contexts) unless(id contexts.ID, discard bool) contexts.Unless {
+// unless refuses to lose what unapplied names, and what is not known to be applied. It is nil if the caller discards changes.
+func unless(id contexts.ID, discard bool, unapplied func(ctx context.Context, id string) error) contexts.Unless {
 	if discard {
 		return nil
 	}
 	return func(ctx context.Context) error {
-		err := s.Unapplied(ctx, string(id))
+		err := unapplied(ctx, string(id))
 		var e *fserr.Error
 		if refused := (*review.Error)(nil); errors.As(err, &refused) || !errors.As(err, &e) {
 			return err

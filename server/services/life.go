@@ -84,7 +84,7 @@ func (s *Contexts) Restore(ctx context.Context, req *ctxfsv1.RestoreRequest) (*c
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}
-	info, err := s.Contexts.Restore(ctx, id, req.GetName(), s.unless(id, req.GetDiscardChanges()))
+	info, err := s.Contexts.Restore(ctx, id, req.GetName(), unless(id, req.GetDiscardChanges(), s.Unapplied))
 	if err != nil {
 		return nil, s.status(id, err)
 	}
@@ -171,7 +171,7 @@ var keepReasons = map[contexts.KeepReason]ctxfsv1.KeepReason{
 	contexts.KeepHandle: ctxfsv1.KeepReason_KEEP_REASON_HANDLE, contexts.KeepProcess: ctxfsv1.KeepReason_KEEP_REASON_PROCESS,
 	contexts.KeepSubmitted: ctxfsv1.KeepReason_KEEP_REASON_SUBMITTED, contexts.KeepDecisions: ctxfsv1.KeepReason_KEEP_REASON_DECISIONS,
 	contexts.KeepStaged: ctxfsv1.KeepReason_KEEP_REASON_STAGED, contexts.KeepSite: ctxfsv1.KeepReason_KEEP_REASON_SITE,
-	contexts.KeepChanges: ctxfsv1.KeepReason_KEEP_REASON_CHANGES,
+	contexts.KeepChanges: ctxfsv1.KeepReason_KEEP_REASON_CHANGES, contexts.KeepSnapshots: ctxfsv1.KeepReason_KEEP_REASON_SNAPSHOTS,
 }
 
 // seconds is a time that a request may name; a negative one, or one that a Duration cannot hold, is EINVAL.

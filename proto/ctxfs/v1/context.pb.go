@@ -121,6 +121,8 @@ const (
 	// It has changes that were not applied: a review lists them, and can apply or discard them. Ignored files are none, nor are paths that are
 	// never applied, such as .git.
 	KeepReason_KEEP_REASON_CHANGES KeepReason = 15
+	// It has snapshots that hold such changes: those of the time of the snapshot that were never applied as the snapshot has them.
+	KeepReason_KEEP_REASON_SNAPSHOTS KeepReason = 16
 )
 
 // Enum value maps for KeepReason.
@@ -142,6 +144,7 @@ var (
 		13: "KEEP_REASON_STAGED",
 		14: "KEEP_REASON_SITE",
 		15: "KEEP_REASON_CHANGES",
+		16: "KEEP_REASON_SNAPSHOTS",
 	}
 	KeepReason_value = map[string]int32{
 		"KEEP_REASON_UNSPECIFIED":   0,
@@ -160,6 +163,7 @@ var (
 		"KEEP_REASON_STAGED":        13,
 		"KEEP_REASON_SITE":          14,
 		"KEEP_REASON_CHANGES":       15,
+		"KEEP_REASON_SNAPSHOTS":     16,
 	}
 )
 
@@ -1596,7 +1600,7 @@ type CollectGarbageRequest struct {
 	Force bool `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`
 	// Also applies the rules that the server applies from time to time (--context-ttl, --context-idle-ttl, --contexts-max-bytes).
 	ServerRules bool `protobuf:"varint,6,opt,name=server_rules,json=serverRules,proto3" json:"server_rules,omitempty"`
-	// Removes contexts although they have changes that were not applied. force does not.
+	// Removes contexts although they, or their snapshots, have changes that were not applied. force does not.
 	DiscardChanges bool `protobuf:"varint,7,opt,name=discard_changes,json=discardChanges,proto3" json:"discard_changes,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -2207,7 +2211,7 @@ type DeleteContextRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The context.
 	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
-	// Removes the context although it has changes that were not applied, which are lost. The server does not look for changes then.
+	// Removes the context although it, or a snapshot of it, has changes that were not applied, which are lost. The server does not look for changes then.
 	DiscardChanges bool `protobuf:"varint,2,opt,name=discard_changes,json=discardChanges,proto3" json:"discard_changes,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -3098,7 +3102,7 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\x14CONTEXT_RULE_REQUEST\x10\x01\x12\x19\n" +
 	"\x15CONTEXT_RULE_IDLE_TTL\x10\x02\x12\x14\n" +
 	"\x10CONTEXT_RULE_TTL\x10\x03\x12\x1a\n" +
-	"\x16CONTEXT_RULE_MAX_BYTES\x10\x04*\xab\x03\n" +
+	"\x16CONTEXT_RULE_MAX_BYTES\x10\x04*\xc6\x03\n" +
 	"\n" +
 	"KeepReason\x12\x1b\n" +
 	"\x17KEEP_REASON_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -3117,7 +3121,8 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\x15KEEP_REASON_DECISIONS\x10\f\x12\x16\n" +
 	"\x12KEEP_REASON_STAGED\x10\r\x12\x14\n" +
 	"\x10KEEP_REASON_SITE\x10\x0e\x12\x17\n" +
-	"\x13KEEP_REASON_CHANGES\x10\x0f*\xd8\x01\n" +
+	"\x13KEEP_REASON_CHANGES\x10\x0f\x12\x19\n" +
+	"\x15KEEP_REASON_SNAPSHOTS\x10\x10*\xd8\x01\n" +
 	"\vGarbageKind\x12\x1c\n" +
 	"\x18GARBAGE_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14GARBAGE_KIND_CONTEXT\x10\x01\x12\x16\n" +

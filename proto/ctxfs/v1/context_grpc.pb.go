@@ -83,7 +83,8 @@ type ContextServiceClient interface {
 	// Removes what nothing refers to any more: layers, ready copies, what a crash left in staging, mounts and snapshots of contexts
 	// that are gone; and, only when asked for, contexts that have not been used for long. What cannot be removed is in failures,
 	// beside what was removed. Making a context does not wait for it. A context that something keeps (KeepReason) is not removed unless the
-	// request forces that, and one with changes that were not applied is not removed unless the request has discard_changes.
+	// request forces that, and one with changes that were not applied, or with snapshots of such changes, is not removed unless the request has
+	// discard_changes.
 	// Errors: EAGAIN (contexts are being made or deleted all the time, and nothing was removed).
 	CollectGarbage(ctx context.Context, in *CollectGarbageRequest, opts ...grpc.CallOption) (*CollectGarbageResponse, error)
 	// Sets and removes labels of a context. A label is a key and a value that the host chooses, such as task=1204; ctxfs never interprets them.
@@ -91,8 +92,10 @@ type ContextServiceClient interface {
 	// Errors: ESTALE (no such context), EAGAIN (it is being seeded), EINVAL (a bad key or value, or more than 16 labels; nothing is changed).
 	SetLabels(ctx context.Context, in *SetLabelsRequest, opts ...grpc.CallOption) (*SetLabelsResponse, error)
 	// Removes a context: folder, snapshots, record, its panels' bindings and tokens. Streams and watches end; the call waits for
-	// the others in the context. Cannot be undone. A context with changes that were not applied is removed only with discard_changes.
-	// Errors: ESTALE (no such context), NOT_APPLIED (the context has changes that were not applied, and is as before; one detail names them), EBUSY (calls in the context did not end within 10 s; it is as before).
+	// the others in the context. Cannot be undone. A context with changes that were not applied, or with snapshots that hold such changes, is removed only with
+	// discard_changes.
+	// Errors: ESTALE (no such context), NOT_APPLIED (the context or a snapshot has changes that were not applied, and is as before; the error names the snapshots, and one
+	// detail the changes of the context), EBUSY (calls in the context did not end within 10 s; it is as before).
 	DeleteContext(ctx context.Context, in *DeleteContextRequest, opts ...grpc.CallOption) (*DeleteContextResponse, error)
 }
 
@@ -290,7 +293,8 @@ type ContextServiceServer interface {
 	// Removes what nothing refers to any more: layers, ready copies, what a crash left in staging, mounts and snapshots of contexts
 	// that are gone; and, only when asked for, contexts that have not been used for long. What cannot be removed is in failures,
 	// beside what was removed. Making a context does not wait for it. A context that something keeps (KeepReason) is not removed unless the
-	// request forces that, and one with changes that were not applied is not removed unless the request has discard_changes.
+	// request forces that, and one with changes that were not applied, or with snapshots of such changes, is not removed unless the request has
+	// discard_changes.
 	// Errors: EAGAIN (contexts are being made or deleted all the time, and nothing was removed).
 	CollectGarbage(context.Context, *CollectGarbageRequest) (*CollectGarbageResponse, error)
 	// Sets and removes labels of a context. A label is a key and a value that the host chooses, such as task=1204; ctxfs never interprets them.
@@ -298,8 +302,10 @@ type ContextServiceServer interface {
 	// Errors: ESTALE (no such context), EAGAIN (it is being seeded), EINVAL (a bad key or value, or more than 16 labels; nothing is changed).
 	SetLabels(context.Context, *SetLabelsRequest) (*SetLabelsResponse, error)
 	// Removes a context: folder, snapshots, record, its panels' bindings and tokens. Streams and watches end; the call waits for
-	// the others in the context. Cannot be undone. A context with changes that were not applied is removed only with discard_changes.
-	// Errors: ESTALE (no such context), NOT_APPLIED (the context has changes that were not applied, and is as before; one detail names them), EBUSY (calls in the context did not end within 10 s; it is as before).
+	// the others in the context. Cannot be undone. A context with changes that were not applied, or with snapshots that hold such changes, is removed only with
+	// discard_changes.
+	// Errors: ESTALE (no such context), NOT_APPLIED (the context or a snapshot has changes that were not applied, and is as before; the error names the snapshots, and one
+	// detail the changes of the context), EBUSY (calls in the context did not end within 10 s; it is as before).
 	DeleteContext(context.Context, *DeleteContextRequest) (*DeleteContextResponse, error)
 	mustEmbedUnimplementedContextServiceServer()
 }

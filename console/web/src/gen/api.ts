@@ -662,7 +662,7 @@ export interface CollectGarbageRequest {
    * is 600. With context_age_seconds a context must meet both.
    */
   contextIdleSeconds?: string;
-  /** Removes contexts although they have changes that were not applied. force does not. */
+  /** Removes contexts although they, or their snapshots, have changes that were not applied. force does not. */
   discardChanges?: boolean;
   /** Only says what would be removed. */
   dryRun?: boolean;
@@ -1037,7 +1037,7 @@ export type Decision =
 export interface DeleteContextRequest {
   /** The context. */
   contextId?: string;
-  /** Removes the context although it has changes that were not applied, which are lost. The server does not look for changes then. */
+  /** Removes the context although it, or a snapshot of it, has changes that were not applied, which are lost. The server does not look for changes then. */
   discardChanges?: boolean;
 }
 
@@ -2362,6 +2362,7 @@ export type JournalKind =
  * - KEEP_REASON_SITE: A site shows its files.
  * - KEEP_REASON_CHANGES: It has changes that were not applied: a review lists them, and can apply or discard them. Ignored files are none, nor are paths that are
  * never applied, such as .git.
+ * - KEEP_REASON_SNAPSHOTS: It has snapshots that hold such changes: those of the time of the snapshot that were never applied as the snapshot has them.
  */
 export type KeepReason =
   | "KEEP_REASON_UNSPECIFIED"
@@ -2379,7 +2380,8 @@ export type KeepReason =
   | "KEEP_REASON_DECISIONS"
   | "KEEP_REASON_STAGED"
   | "KEEP_REASON_SITE"
-  | "KEEP_REASON_CHANGES";
+  | "KEEP_REASON_CHANGES"
+  | "KEEP_REASON_SNAPSHOTS";
 
 /** A reason for which a collection keeps a context. */
 export interface KeptContext {

@@ -1,0 +1,140 @@
+package review
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// snapshots counts how often a snapshot of a world is opened.
+type snapshots struct {
+	*world
+	opened int
+}
+
+func (s *snapshots) Snapshot(ctx context.Context, id, name string) (SnapshotView, error) {
+	s.opened++
+	return s.world.Snapshot(ctx, id, name)
+}
+
+// snapshot copies the context.
+func (w *world) snapshot(name string) {
+	w.t.Helper()
+	dir := w.in(id + "@" + name)
+	must(w.t, os.Mkdir(dir, 0o755))
+	write(w.t, dir, read(w.t, w.in(id)))
+	must(w.t, w.reviews.Copied(id, id+"@"+name, ""))
+}
+
+// restore puts a snapshot in place of the context.
+func (w *world) restore(name string) {
+	w.t.Helper()
+	must(w.t, os.RemoveAll(w.in(id)))
+	must(w.t, os.Mkdir(w.in(id), 0o755))
+	write(w.t, w.in(id), read(w.t, w.in(id+"@"+name)))
+	must(w.t, w.reviews.Copied(id+"@"+name, id, ""))
+}
+
+// TestSnapshotsHoldChangesThatWereNotApplied takes a snapshot of changes, which are the only copy of them once the context has other content.
+func TestSnapshotsHoldChangesThatWereNotApplied(t *testing.T) {
+	edited := files{"a": "A\n", "new": "new\n"}
+	for name, row := range map[string]struct {
+		before, after func(w *world)
+		// files is how many changes of the snapshot are not applied; 0 if the snapshot holds none.
+		files int
+	}{
+		"no change":                        {func(w *world) { w.restore("clean") }, func(*world) {}, 0},
+		"still in the context":             {func(*world) {}, func(*world) {}, 2},
+		"discarded":                        {func(*world) {}, func(w *world) { w.discard() }, 2},
+		"restored to what was clean":       {func(*world) {}, func(w *world) { w.restore("clean") }, 2},
+		"ignored":                          {func(w *world) { w.restore("clean"); write(w.t, w.in(id), files{"x.log": "log\n"}) }, func(w *world) { w.discard() }, 0},
+		"a deletion":                       {func(w *world) { w.restore("clean"); remove(w.t, w.in(id), "b") }, func(w *world) { w.discard() }, 1},
+		"applied":                          {func(*world) {}, func(w *world) { w.apply(ApplyRequest{Approve: true, Selection: &Selection{All: true}}) }, 0},
+		"applied before the snapshot":      {func(w *world) { w.apply(ApplyRequest{Approve: true, Selection: &Selection{All: true}}) }, func(*world) {}, 0},
+		"applied, and changed since":       {func(*world) {}, func(w *world) { w.applyTwice() }, 0},
+		"applied, then the clean restored": {func(*world) {}, func(w *world) { w.applyTwice(); w.restore("clean") }, 0},
+		"applied in part": {func(*world) {}, func(w *world) {
+			w.apply(ApplyRequest{Approve: true, Selection: &Selection{Changes: []Selected{{Path: "a"}}}})
+		}, 1},
+		"applied in a later version": {func(*world) {}, func(w *world) { w.applyMore() }, 1},
+		"the apply was undone": {func(*world) {}, func(w *world) {
+			e := w.apply(ApplyRequest{Approve: true, Selection: &Selection{All: true}})
+			_, err := w.undo(e.ID)
+			must(w.t, err)
+		}, 2},
+		"the undo was undone": {func(*world) {}, func(w *world) {
+			e := w.apply(ApplyRequest{Approve: true, Selection: &Selection{All: true}})
+			undo, err := w.undo(e.ID)
+			must(w.t, err)
+			_, err = w.undo(undo.ID)
+			must(w.t, err)
+		}, 0},
+		"clean when it was taken": {func(w *world) { w.discard() }, func(w *world) {
+			write(w.t, w.in(id), files{"b": "B\n"})
+			w.apply(ApplyRequest{Approve: true, Selection: &Selection{All: true}})
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, files{"a": "a\n", "b": "b\n", ".gitignore": "*.log\n"})
+			counted := &snapshots{world: w}
+			w.reviews.cfg.Contexts = counted
+			w.snapshot("clean")
+			write(t, w.in(id), edited)
+			row.before(w)
+			w.snapshot("s")
+			want := func(files int) {
+				t.Helper()
+				var snapshots []LosingSnapshot
+				if files > 0 {
+					snapshots = []LosingSnapshot{{"s", files}}
+				}
+				got, err := w.reviews.Losing(t.Context(), id, true)
+				must(t, err)
+				if !slices.Equal(got.Snapshots, snapshots) {
+					t.Errorf("the snapshots %v would be lost, want %v", got.Snapshots, snapshots)
+				}
+			}
+			_, err := w.reviews.Losing(t.Context(), id, true) // what this remembers must not count afterwards
+			must(t, err)
+			row.after(w)
+			want(row.files)
+			opened := counted.opened
+			want(row.files)
+			if counted.opened != opened {
+				t.Error("the snapshots were compared again")
+			}
+			if row.files > 0 {
+				if e := wantReason(t, w.reviews.UnappliedAnywhere(t.Context(), id), NotApplied); !strings.Contains(e.Detail, " s (files: ") {
+					t.Errorf("the refusal does not name the snapshot: %v", e)
+				}
+			}
+		})
+	}
+}
+
+// discard puts the base's content back for all changes.
+func (w *world) discard() {
+	w.t.Helper()
+	if len(w.changes(Query{}).Changes) == 0 {
+		return
+	}
+	_, err := w.reviews.Discard(w.t.Context(), id, *w.allPaths(), "", "panel")
+	must(w.t, err)
+}
+
+// applyTwice applies all changes, and then further ones of the same files.
+func (w *world) applyTwice() {
+	w.t.Helper()
+	w.apply(ApplyRequest{Approve: true, Selection: &Selection{All: true}})
+	w.applyMore()
+}
+
+// applyMore edits a file of the changes once more, and applies all changes.
+func (w *world) applyMore() {
+	w.t.Helper()
+	write(w.t, w.in(id), files{"a": "A again\n"})
+	w.apply(ApplyRequest{Approve: true, Selection: &Selection{All: true}})
+}
