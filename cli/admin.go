@@ -192,8 +192,8 @@ func (a *app) contextDeleteCommand() *cobra.Command {
 	var discard bool
 	cmd := &cobra.Command{
 		Use: "delete NAME…", Short: "Remove contexts for good: folder, record and bindings", Args: usage(cobra.MinimumNArgs(1)),
-		Long: "Removes contexts for good: folder, snapshots, record and bindings. A context with changes that were not applied, or with\n" +
-			"snapshots that hold such changes, stays, unless --discard-changes is given.",
+		Long: "Removes contexts for good: folder, snapshots, record and bindings. A context with changes or approvals that were not\n" +
+			"applied, or with snapshots that hold such changes, stays, unless --discard-changes is given.",
 	}
 	discardFlag(cmd, &discard)
 	cmd.RunE = a.withHost(func(ctx context.Context, c *client.Client, args []string) error {

@@ -51,8 +51,8 @@ func (a *app) snapshotCommand() *cobra.Command {
 	var discard bool
 	restore := &cobra.Command{
 		Use: "restore NAME SNAPSHOT", Short: "Put a snapshot in place of what a context holds, which is lost", Args: usage(cobra.ExactArgs(2)),
-		Long: "Puts a snapshot in place of what a context holds, which is lost: keep it as another snapshot first. A context with changes that were\n" +
-			"not applied stays as it is, unless --discard-changes is given.",
+		Long: "Puts a snapshot in place of what a context holds, which is lost: keep it as another snapshot first. A context with changes or approvals\n" +
+			"that were not applied stays as it is, unless --discard-changes is given.",
 	}
 	discardFlag(restore, &discard)
 	restore.RunE = a.withContext(func(ctx context.Context, c *client.Client, args []string) error {
@@ -133,8 +133,8 @@ func (a *app) gcCommand() *cobra.Command {
 			"gone. Contexts themselves are removed only with --older-than, --idle or --server-rules; one used within the last 10 minutes never is.\n" +
 			"--older-than alone spares the contexts of panels that are open; name an --idle time to remove those too.\n\n" +
 			"A context stays while a client of its panel is connected, a file is open, a command runs, its changes wait for a review, a staged commit\n" +
-			"was not pushed, or a site shows it; --force removes it all the same. A context with changes that were not applied, or with snapshots\n" +
-			"of such changes, stays, also with --force: only --discard-changes removes it. --dry-run says of each context why it would stay.\n\n" +
+			"was not pushed, or a site shows it; --force removes it all the same. A context with changes or approvals that were not applied, or\n" +
+			"with snapshots of such changes, stays, also with --force: only --discard-changes removes it. --dry-run says of each context why it would stay.\n\n" +
 			"What cannot be removed is named at the end, and the exit code is 1; the rest is removed all the same.",
 		Example: "  ctxfs gc --dry-run --idle 168h --label '!keep'",
 		Args:    usage(cobra.NoArgs),

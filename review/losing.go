@@ -22,6 +22,9 @@ type Losing struct {
 	// Changes are the paths of changes that were not applied: those that are neither ignored nor barred, and what stands barred in the place of a
 	// file of the base.
 	Changes []Path
+	// Approved are the paths, in order, of what was approved and not applied, and is not in Changes as it was approved: the context has taken the change back, has
+	// another one, or the workspace ignores it. The review keeps the content, and Apply would write it.
+	Approved []Path
 	// Snapshots are the context's snapshots that hold changes which were not applied, by name.
 	Snapshots []LosingSnapshot
 }
@@ -50,6 +53,7 @@ func (r *Reviews) Losing(ctx context.Context, id string, snapshots bool) (out Lo
 		for _, d := range diffs {
 			out.Changes = append(out.Changes, d.Path)
 		}
+		out.Approved = l.state.approvedBeside(diffs)
 		return err
 	})
 	if err == nil && snapshots {
@@ -58,7 +62,32 @@ func (r *Reviews) Losing(ctx context.Context, id string, snapshots bool) (out Lo
 	return out, err
 }
 
-// Unapplied fails with NotApplied if a context has changes that were not applied, and names them.
+// approvedBeside returns the paths at which something is approved that is not among the differences.
+func (st *state) approvedBeside(diffs []Difference) (out []Path) {
+	there := make(map[Path]Version, len(diffs))
+	for _, d := range diffs {
+		there[d.Path] = d.After
+	}
+	for _, p := range slices.Sorted(maps.Keys(st.Decided)) {
+		d := st.Decided[p]
+		if after, ok := there[p]; d.isApproved() && (!ok || !after.Same(d.After)) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// isApproved reports whether all of what was decided on is approved, or a part of it.
+func (d *decided) isApproved() bool {
+	for _, v := range d.Hunks {
+		if v.Decision == Approved {
+			return true
+		}
+	}
+	return d.Whole != nil && d.Whole.Decision == Approved
+}
+
+// Unapplied fails with NotApplied if a context has changes that were not applied, or approvals that were not, and names them.
 func (r *Reviews) Unapplied(ctx context.Context, id string) error {
 	return r.unapplied(ctx, id, false)
 }
@@ -86,6 +115,10 @@ func (l Losing) refusal() *Error {
 		has = append(has, l.SnapshotsText())
 		remedies = append(remedies, "apply what the snapshots hold, or delete them")
 	}
+	if len(l.Approved) > 0 {
+		has = append(has, approvedText)
+		remedies = append(remedies, "apply what was approved, or reject it")
+	}
 	if len(l.Changes) > 0 {
 		has = append(has, "changes that were not applied")
 		remedies = append(remedies, "apply or discard the changes")
@@ -93,13 +126,27 @@ func (l Losing) refusal() *Error {
 	if len(has) == 0 {
 		return nil
 	}
+	paths := slices.Clone(l.Approved)
+	for _, p := range l.Changes {
+		if _, named := slices.BinarySearch(l.Approved, p); !named {
+			paths = append(paths, p)
+		}
+	}
 	hint := strings.Join(remedies, "; ") + "; or set discard_changes"
-	return refuse(NotApplied, l.Changes, fmt.Sprintf("context '%s' has %s", l.Context, strings.Join(has, ", and ")), hint)
+	return refuse(NotApplied, paths, fmt.Sprintf("context '%s' has %s", l.Context, strings.Join(has, ", and ")), hint)
 }
 
 // ChangesText says in words which changes of the context would be lost.
 func (l Losing) ChangesText() string {
 	return refuse(NotApplied, l.Changes, "it has changes that were not applied", "").Text()
+}
+
+// approvedText says what Losing.Approved are.
+const approvedText = "changes that were approved and not applied, and that it does not have any more as they were approved"
+
+// ApprovedText says in words which approved changes would be lost.
+func (l Losing) ApprovedText() string {
+	return refuse(NotApplied, l.Approved, "it has "+approvedText, "").Text()
 }
 
 // SnapshotsText says in words which snapshots hold changes that would be lost.

@@ -138,3 +138,48 @@ func (w *world) applyMore() {
 	write(w.t, w.in(id), files{"a": "A again\n"})
 	w.apply(ApplyRequest{Approve: true, Selection: &Selection{All: true}})
 }
+
+// TestApprovedChangesAreNotLost approves changes, and lets the agent do something else then. Apply would still write what was approved: it is named as
+// long as it is neither applied nor withdrawn.
+func TestApprovedChangesAreNotLost(t *testing.T) {
+	for name, row := range map[string]struct {
+		selection     Selection
+		after         func(w *world)
+		approved, all []Path
+	}{
+		"still there":       {Selection{All: true}, func(*world) {}, nil, []Path{"a", "b"}},
+		"taken back":        {Selection{All: true}, func(w *world) { w.discard() }, []Path{"a", "b"}, []Path{"a", "b"}},
+		"edited further":    {Selection{All: true}, func(w *world) { write(w.t, w.in(id), files{"b": "BB\n"}) }, []Path{"b"}, []Path{"b", "a"}},
+		"one hunk":          {Selection{}, func(w *world) { w.discard() }, []Path{"a"}, []Path{"a"}},
+		"an ignored file":   {Selection{Changes: []Selected{{Path: "x.log"}}}, func(w *world) { w.discard() }, []Path{"x.log"}, []Path{"x.log"}},
+		"withdrawn":         {Selection{All: true}, func(w *world) { w.discard(); w.decide(Rejected, Selection{All: true}) }, nil, nil},
+		"taken back by one": {Selection{All: true}, func(w *world) { write(w.t, w.in(id), files{"b": "b\n"}) }, []Path{"b"}, []Path{"b", "a"}},
+		"applied":           {Selection{All: true}, func(w *world) { w.discard(); w.apply(ApplyRequest{}) }, nil, []Path{"a", "b"}},
+		"restored":          {Selection{All: true}, func(w *world) { w.restore("clean") }, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, files{"a": numbered(30), "b": "b\n", ".gitignore": "*.log\n"})
+			w.snapshot("clean")
+			write(t, w.in(id), files{"a": strings.NewReplacer("line 5\n", "five\n", "line 25\n", "twenty-five\n").Replace(numbered(30)), "b": "B\n", "x.log": "log\n"})
+			if name == "one hunk" {
+				row.selection.Changes = []Selected{{Path: "a", Hunks: []string{w.changes(Query{}).Changes[0].Hunks()[1].ID}}}
+			}
+			w.decide(Approved, row.selection)
+			row.after(w)
+			got, err := w.reviews.Losing(t.Context(), id, false)
+			must(t, err)
+			if !slices.Equal(got.Approved, row.approved) {
+				t.Errorf("what was approved would be lost at %q, want %q", got.Approved, row.approved)
+			}
+			err = w.reviews.Unapplied(t.Context(), id)
+			if len(row.all) == 0 {
+				must(t, err)
+				return
+			}
+			if e := wantReason(t, err, NotApplied); !slices.Equal(e.Paths, row.all) || strings.Contains(e.Detail, "approved and not applied") != (row.approved != nil) {
+				t.Errorf("the refusal is %v about %q, want %q", e, e.Paths, row.all)
+			}
+		})
+	}
+}

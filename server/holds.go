@@ -32,11 +32,14 @@ func (c *collector) look(ctx context.Context) (contexts.Holds, error) {
 	return h.holds, nil
 }
 
-// changes keeps a context that has changes which were not applied, or snapshots with such changes.
+// changes keeps a context that has changes or approvals which were not applied, or snapshots with such changes.
 func (c *collector) changes(ctx context.Context, id contexts.ID) (kept []contexts.Kept, err error) {
 	losing, err := c.s.parts.reviews.Losing(ctx, string(id), true)
 	if len(losing.Changes) > 0 {
 		kept = append(kept, contexts.Kept{Reason: contexts.KeepChanges, Text: losing.ChangesText()})
+	}
+	if len(losing.Approved) > 0 {
+		kept = append(kept, contexts.Kept{Reason: contexts.KeepDecisions, Text: losing.ApprovedText()})
 	}
 	if len(losing.Snapshots) > 0 {
 		kept = append(kept, contexts.Kept{Reason: contexts.KeepSnapshots, Text: "it has " + losing.SnapshotsText()})

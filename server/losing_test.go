@@ -149,3 +149,58 @@ func TestSnapshotsOfChangesAreNotLost(t *testing.T) {
 		must(t, err)
 	})
 }
+
+// TestApprovalsAreNotLost has contexts that took back what was approved. The review alone has it, and Apply would write it.
+func TestApprovalsAreNotLost(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, testConfig(t))
+	h.cfg.Pool = 0
+	pass := h.setClock()
+	h.serve()
+	ctx, cs := t.Context(), h.contexts()
+	for _, id := range []string{"ctx_applied", "ctx_rejected", "ctx_dropped"} {
+		h.open(&ctxfsv1.OpenPanelRequest{PanelId: id[len("ctx_"):]})
+		_, err := cs.Snapshot(ctx, &ctxfsv1.SnapshotRequest{ContextId: id, Name: "clean"})
+		must(t, err)
+		h.edit(id)
+		_, err = h.reviews().Decide(ctx, &ctxfsv1.DecideRequest{ContextId: id, Selection: selectAll, Decision: ctxfsv1.Decision_DECISION_APPROVED})
+		must(t, err)
+		_, err = h.reviews().Discard(ctx, &ctxfsv1.DiscardRequest{ContextId: id, Selection: selectAll})
+		must(t, err)
+		refused := func(err error) {
+			t.Helper()
+			wantRefusal(t, err, codes.FailedPrecondition, "NOT_APPLIED")
+			if !strings.Contains(err.Error(), "approved and not applied") || !strings.Contains(err.Error(), "app/run") {
+				t.Errorf("the refusal does not name the approval: %v", err)
+			}
+		}
+		_, err = cs.DeleteContext(ctx, &ctxfsv1.DeleteContextRequest{ContextId: id})
+		refused(err)
+		_, err = cs.Restore(ctx, &ctxfsv1.RestoreRequest{ContextId: id, Name: "clean"})
+		refused(err)
+	}
+	pass(3 * time.Hour)
+	for _, req := range []*ctxfsv1.CollectGarbageRequest{{DryRun: true}, {}, {Force: true}} {
+		req.ContextIdleSeconds = 3600
+		for id, got := range h.verdicts(req) {
+			if got != "DECISIONS" {
+				t.Errorf("collection %v: %s: %s", req, id, got)
+			}
+		}
+	}
+	_, err := h.reviews().Apply(ctx, &ctxfsv1.ApplyRequest{ContextId: "ctx_applied"})
+	must(t, err)
+	// The context has the base's content of before, which is a change by now.
+	_, err = cs.DeleteContext(ctx, &ctxfsv1.DeleteContextRequest{ContextId: "ctx_applied"})
+	if wantRefusal(t, err, codes.FailedPrecondition, "NOT_APPLIED"); strings.Contains(err.Error(), "approved") {
+		t.Errorf("what was applied is named as an approval: %v", err)
+	}
+	_, err = h.reviews().Decide(ctx, &ctxfsv1.DecideRequest{ContextId: "ctx_rejected", Selection: selectAll, Decision: ctxfsv1.Decision_DECISION_REJECTED})
+	must(t, err)
+	_, err = cs.DeleteContext(ctx, &ctxfsv1.DeleteContextRequest{ContextId: "ctx_rejected"})
+	must(t, err)
+	_, err = cs.Restore(ctx, &ctxfsv1.RestoreRequest{ContextId: "ctx_dropped", Name: "clean", DiscardChanges: true})
+	must(t, err)
+	_, err = cs.DeleteContext(ctx, &ctxfsv1.DeleteContextRequest{ContextId: "ctx_dropped"})
+	must(t, err)
+}

@@ -112,7 +112,8 @@ const (
 	KeepReason_KEEP_REASON_PROCESS KeepReason = 10
 	// Its changes were submitted for review.
 	KeepReason_KEEP_REASON_SUBMITTED KeepReason = 11
-	// Its changes have decisions that were not applied, or conflicts that were not resolved.
+	// Its changes have decisions that were not applied, or conflicts that were not resolved. An approval of a change that the context does not have any more
+	// keeps it although force is set, since Apply would still write what was approved.
 	KeepReason_KEEP_REASON_DECISIONS KeepReason = 12
 	// It has staged commits that were not pushed.
 	KeepReason_KEEP_REASON_STAGED KeepReason = 13

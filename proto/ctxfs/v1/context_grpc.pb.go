@@ -72,9 +72,10 @@ type ContextServiceClient interface {
 	ListSnapshots(ctx context.Context, in *ListSnapshotsRequest, opts ...grpc.CallOption) (*ListSnapshotsResponse, error)
 	// Puts what a snapshot holds in place of what the context holds, at once and as a whole. What the context held is
 	// lost: take a snapshot of it first. Handles and streams that were opened before are ESTALE, watches end. The snapshot stays.
-	// A context with changes that were not applied is restored only with discard_changes.
+	// A context with changes that were not applied is restored only with discard_changes. So is one with approvals that were not applied: the
+	// restored context has no decisions.
 	// Errors: ESTALE (no such context), ENOENT (no such snapshot), ENOSPC, EOPNOTSUPP (the file system cannot swap folders),
-	// NOT_APPLIED (the context has changes that were not applied, and is as before),
+	// NOT_APPLIED (the context has changes or approvals that were not applied, and is as before; one detail names them),
 	// EBUSY (calls in the context did not end within 10 s; it is as before).
 	Restore(ctx context.Context, in *RestoreRequest, opts ...grpc.CallOption) (*RestoreResponse, error)
 	// Removes a snapshot. Cannot be undone.
@@ -92,10 +93,10 @@ type ContextServiceClient interface {
 	// Errors: ESTALE (no such context), EAGAIN (it is being seeded), EINVAL (a bad key or value, or more than 16 labels; nothing is changed).
 	SetLabels(ctx context.Context, in *SetLabelsRequest, opts ...grpc.CallOption) (*SetLabelsResponse, error)
 	// Removes a context: folder, snapshots, record, its panels' bindings and tokens. Streams and watches end; the call waits for
-	// the others in the context. Cannot be undone. A context with changes that were not applied, or with snapshots that hold such changes, is removed only with
-	// discard_changes.
+	// the others in the context. Cannot be undone. A context with changes or approvals that were not applied, or with snapshots that hold such changes, is removed
+	// only with discard_changes.
 	// Errors: ESTALE (no such context), NOT_APPLIED (the context or a snapshot has changes that were not applied, and is as before; the error names the snapshots, and one
-	// detail the changes of the context), EBUSY (calls in the context did not end within 10 s; it is as before).
+	// detail the changes and approvals of the context), EBUSY (calls in the context did not end within 10 s; it is as before).
 	DeleteContext(ctx context.Context, in *DeleteContextRequest, opts ...grpc.CallOption) (*DeleteContextResponse, error)
 }
 
@@ -282,9 +283,10 @@ type ContextServiceServer interface {
 	ListSnapshots(context.Context, *ListSnapshotsRequest) (*ListSnapshotsResponse, error)
 	// Puts what a snapshot holds in place of what the context holds, at once and as a whole. What the context held is
 	// lost: take a snapshot of it first. Handles and streams that were opened before are ESTALE, watches end. The snapshot stays.
-	// A context with changes that were not applied is restored only with discard_changes.
+	// A context with changes that were not applied is restored only with discard_changes. So is one with approvals that were not applied: the
+	// restored context has no decisions.
 	// Errors: ESTALE (no such context), ENOENT (no such snapshot), ENOSPC, EOPNOTSUPP (the file system cannot swap folders),
-	// NOT_APPLIED (the context has changes that were not applied, and is as before),
+	// NOT_APPLIED (the context has changes or approvals that were not applied, and is as before; one detail names them),
 	// EBUSY (calls in the context did not end within 10 s; it is as before).
 	Restore(context.Context, *RestoreRequest) (*RestoreResponse, error)
 	// Removes a snapshot. Cannot be undone.
@@ -302,10 +304,10 @@ type ContextServiceServer interface {
 	// Errors: ESTALE (no such context), EAGAIN (it is being seeded), EINVAL (a bad key or value, or more than 16 labels; nothing is changed).
 	SetLabels(context.Context, *SetLabelsRequest) (*SetLabelsResponse, error)
 	// Removes a context: folder, snapshots, record, its panels' bindings and tokens. Streams and watches end; the call waits for
-	// the others in the context. Cannot be undone. A context with changes that were not applied, or with snapshots that hold such changes, is removed only with
-	// discard_changes.
+	// the others in the context. Cannot be undone. A context with changes or approvals that were not applied, or with snapshots that hold such changes, is removed
+	// only with discard_changes.
 	// Errors: ESTALE (no such context), NOT_APPLIED (the context or a snapshot has changes that were not applied, and is as before; the error names the snapshots, and one
-	// detail the changes of the context), EBUSY (calls in the context did not end within 10 s; it is as before).
+	// detail the changes and approvals of the context), EBUSY (calls in the context did not end within 10 s; it is as before).
 	DeleteContext(context.Context, *DeleteContextRequest) (*DeleteContextResponse, error)
 	mustEmbedUnimplementedContextServiceServer()
 }

@@ -2357,7 +2357,8 @@ export type JournalKind =
  * - KEEP_REASON_HANDLE: Files are open in it.
  * - KEEP_REASON_PROCESS: Commands run in it.
  * - KEEP_REASON_SUBMITTED: Its changes were submitted for review.
- * - KEEP_REASON_DECISIONS: Its changes have decisions that were not applied, or conflicts that were not resolved.
+ * - KEEP_REASON_DECISIONS: Its changes have decisions that were not applied, or conflicts that were not resolved. An approval of a change that the context does not have any more
+ * keeps it although force is set, since Apply would still write what was approved.
  * - KEEP_REASON_STAGED: It has staged commits that were not pushed.
  * - KEEP_REASON_SITE: A site shows its files.
  * - KEEP_REASON_CHANGES: It has changes that were not applied: a review lists them, and can apply or discard them. Ignored files are none, nor are paths that are

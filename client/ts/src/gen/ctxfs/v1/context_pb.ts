@@ -1536,7 +1536,8 @@ export enum KeepReason {
   SUBMITTED = 11,
 
   /**
-   * Its changes have decisions that were not applied, or conflicts that were not resolved.
+   * Its changes have decisions that were not applied, or conflicts that were not resolved. An approval of a change that the context does not have any more
+   * keeps it although force is set, since Apply would still write what was approved.
    *
    * @generated from enum value: KEEP_REASON_DECISIONS = 12;
    */
@@ -1858,9 +1859,10 @@ export const ContextService: GenService<{
   /**
    * Puts what a snapshot holds in place of what the context holds, at once and as a whole. What the context held is
    * lost: take a snapshot of it first. Handles and streams that were opened before are ESTALE, watches end. The snapshot stays.
-   * A context with changes that were not applied is restored only with discard_changes.
+   * A context with changes that were not applied is restored only with discard_changes. So is one with approvals that were not applied: the
+   * restored context has no decisions.
    * Errors: ESTALE (no such context), ENOENT (no such snapshot), ENOSPC, EOPNOTSUPP (the file system cannot swap folders),
-   * NOT_APPLIED (the context has changes that were not applied, and is as before),
+   * NOT_APPLIED (the context has changes or approvals that were not applied, and is as before; one detail names them),
    * EBUSY (calls in the context did not end within 10 s; it is as before).
    *
    * @generated from rpc ctxfs.v1.ContextService.Restore
@@ -1910,10 +1912,10 @@ export const ContextService: GenService<{
   },
   /**
    * Removes a context: folder, snapshots, record, its panels' bindings and tokens. Streams and watches end; the call waits for
-   * the others in the context. Cannot be undone. A context with changes that were not applied, or with snapshots that hold such changes, is removed only with
-   * discard_changes.
+   * the others in the context. Cannot be undone. A context with changes or approvals that were not applied, or with snapshots that hold such changes, is removed
+   * only with discard_changes.
    * Errors: ESTALE (no such context), NOT_APPLIED (the context or a snapshot has changes that were not applied, and is as before; the error names the snapshots, and one
-   * detail the changes of the context), EBUSY (calls in the context did not end within 10 s; it is as before).
+   * detail the changes and approvals of the context), EBUSY (calls in the context did not end within 10 s; it is as before).
    *
    * @generated from rpc ctxfs.v1.ContextService.DeleteContext
    */
