@@ -22,6 +22,9 @@ type node struct {
 	mtime int64
 	// id is the same for the names of one file, in a model; 0 means that there is no other name. In what was found on disk it is the inode.
 	id uint64
+	// names is the link count and ctime the time of the last change, of what was found on disk.
+	names uint64
+	ctime int64
 }
 
 func file(text string, perm fs.FileMode) node { return node{text: text, perm: perm} }
@@ -141,23 +144,29 @@ func differs(want, got node) string {
 }
 
 // differentFiles describes two names that should be one file and are not, or the reverse; "" if there are none. It compares
-// inode numbers.
+// inode numbers. An overlay shows a file's number in the layer while that has one name, and layers come and go that share the file: so two names of
+// a file that was copied up can show two numbers. Then all else is the same.
 func differentFiles(want, got tree) string {
-	ofID, ofInode := map[uint64]uint64{}, map[uint64]string{}
+	ofID, ofInode := map[uint64]string{}, map[uint64]string{}
 	for _, p := range slices.Sorted(maps.Keys(want)) {
 		w, inode := want[p], got[p].id
 		if w.kind != 0 {
 			continue
 		}
-		if first, ok := ofID[w.id]; w.id != 0 && ok && first != inode {
+		if first, ok := ofID[w.id]; w.id != 0 && ok && got[first].id != inode && !got[first].sameFile(got[p]) {
 			return p + " is no name of its file any more"
 		}
 		if other, ok := ofInode[inode]; ok && (w.id == 0 || w.id != want[other].id) {
 			return fmt.Sprintf("%s and %s are one file", p, other)
 		}
-		ofID[w.id], ofInode[inode] = inode, p
+		ofID[w.id], ofInode[inode] = p, p
 	}
 	return ""
+}
+
+// sameFile reports whether two nodes that were found on disk are one file with several names, by all but the inode number.
+func (n node) sameFile(o node) bool {
+	return n.names > 1 && n.names == o.names && n.ctime == o.ctime && n.mtime == o.mtime && n.perm == o.perm && n.text == o.text
 }
 
 func (n node) String() string {
@@ -200,7 +209,7 @@ func look(path string) (node, error) {
 	if !ok {
 		return node{}, errors.New("no inode is told of " + path)
 	}
-	n := node{kind: st.Mode().Type(), perm: st.Mode().Perm(), mtime: st.ModTime().UnixNano(), id: sys.Ino}
+	n := node{kind: st.Mode().Type(), perm: st.Mode().Perm(), mtime: st.ModTime().UnixNano(), id: sys.Ino, names: uint64(sys.Nlink), ctime: sys.Ctim.Nano()}
 	switch n.kind {
 	case 0:
 		text, err := os.ReadFile(path)
