@@ -46,6 +46,9 @@ type Pulled struct {
 	Commit string
 }
 
+// historyOf is the key of the lock with which a pull of a context fetches the history of a remote.
+const historyOf = "history for "
+
 // opPull is the operation in errors.
 const opPull = "pull"
 
@@ -212,11 +215,16 @@ func (p *pull) resolve(ctx context.Context) (string, error) {
 }
 
 // mayHave refuses a panel a commit, named by its full ID, that no branch or tag of the remote contains: many servers give any commit that they have, also
-// one that its author dropped because of a secret in it.
+// one that its author dropped because of a secret in it. That takes the history of all branches, so a context asks for one commit at a time.
 func (p *pull) mayHave(ctx context.Context, from git.Address) error {
 	if !p.req.Panel || p.req.Ref != p.commit {
 		return nil
 	}
+	unlock, err := p.repos.lock(ctx, historyOf+p.req.Context)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	named, err := p.repos.git.IsNamedRemotely(ctx, from, p.commit, p.repos.cfg.MaxBytes)
 	if err == nil && !named {
 		err = &Error{

@@ -6,11 +6,13 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/git"
 	"github.com/ctxfs/ctxfs/git/gittest"
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 	"github.com/ctxfs/ctxfs/review"
 )
 
@@ -176,6 +178,46 @@ func TestPanelPullsOnlyWhatARemoteNames(t *testing.T) {
 		if _, err := w.tryPull(PullRequest{Remote: "origin", Ref: ref, Panel: true, DryRun: true}); err != nil {
 			t.Errorf("a panel pulls %s: %v", ref, err)
 		}
+	}
+}
+
+// A check whether a remote names a commit takes the history of all branches. The pulls of a panel do that one after the other.
+func TestPanelFetchesOneHistoryAtATime(t *testing.T) {
+	t.Parallel()
+	w, srv := newRemote(t)
+	var asking atomic.Int64
+	open := make(chan struct{})
+	base := srv.ServePrivate("u", "p", func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+			asking.Add(1)
+			<-open
+			next.ServeHTTP(out, r)
+		})
+	}).URL
+	w.origin(strings.Replace(base, "://", "://u:p@", 1) + "/team/app.git")
+	a, err := git.ParseAddress(base)
+	must(t, err)
+	w.repos.cfg.Remotes = []git.Address{a}
+	first := srv.Git("app", nil, "rev-parse", "main^")
+	ended := make(chan error, maxRunningOfContext)
+	for range maxRunningOfContext {
+		go func() {
+			_, err := w.tryPull(PullRequest{Remote: "origin", Ref: first, Panel: true, DryRun: true})
+			ended <- err
+		}()
+	}
+	clocktest.Await(t, "one pull asks, and the others wait for it", func() bool {
+		w.repos.mu.Lock()
+		defer w.repos.mu.Unlock()
+		l := w.repos.locks[historyOf+ctxID]
+		return asking.Load() > 1 || asking.Load() == 1 && l != nil && l.users == maxRunningOfContext
+	})
+	if n := asking.Load(); n != 1 {
+		t.Errorf("%d pulls ask at once", n)
+	}
+	close(open)
+	for range maxRunningOfContext {
+		must(t, <-ended)
 	}
 }
 

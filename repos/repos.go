@@ -119,7 +119,7 @@ type keyLock struct {
 	users int
 }
 
-// lock waits for what a key names: "stage CONTEXT", "staged ID", or "repository PATH". The holder changes it alone.
+// lock waits for what a key names: "stage CONTEXT", "staged ID", "repository PATH", or "history for CONTEXT". The holder changes it alone.
 func (r *Repos) lock(ctx context.Context, key string) (unlock func(), err error) {
 	return r.enter(ctx, key, 1)
 }
