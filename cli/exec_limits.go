@@ -65,6 +65,9 @@ func (a *app) printRecorded(p *ctxfsv1.Process) error {
 		}
 		text += "ctxfs: a panel changed these files too, and they are not recorded: " + show(strings.Join(e.GetLeftOut(), " ")) + more + "\n"
 	}
+	if len(e.GetUnrecorded()) > 0 {
+		text += "ctxfs: these directories are ignored, and their content is not recorded: undo leaves them alone: " + show(strings.Join(e.GetUnrecorded(), " ")) + "\n"
+	}
 	if e.GetCheckpointError() != "" {
 		text += "ctxfs: what it changed could not be recorded: " + show(e.GetCheckpointError()) + "\n"
 	}

@@ -179,6 +179,26 @@ func TestMissingOutputShowsInTheExitCode(t *testing.T) {
 	}
 }
 
+// TestCheckpointNamesWhatItDoesNotRecord has a command that writes into a new ignored directory.
+func TestCheckpointNamesWhatItDoesNotRecord(t *testing.T) {
+	s := execShell(t)
+	if err := os.WriteFile(filepath.Join(s.dir, ".gitignore"), []byte("deps/\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.ok("panel", "open", "panels/b") // its context is seeded with the rule
+	code, _, stderr := s.run("exec", "--checkpoint", "panels/b", "--", "sh", "-c", "mkdir deps; echo d > deps/d; echo n > new")
+	if code != 0 || !strings.Contains(stderr, "not recorded: undo leaves them alone: /deps\n") {
+		t.Errorf("exit %d, %q", code, stderr)
+	}
+	entry := regexp.MustCompile(`ctxfs undo (\d+)`).FindStringSubmatch(stderr)
+	if entry == nil {
+		t.Fatal("no entry")
+	}
+	if got := s.ok("undo", entry[1]); !strings.Contains(got, "left out  deps  ignored\n") {
+		t.Errorf("undo printed %q", got)
+	}
+}
+
 // TestExecIsAPipe runs the program with its output in a pipe whose reader is slow, and whose reader leaves.
 func TestExecIsAPipe(t *testing.T) {
 	s := execShell(t)

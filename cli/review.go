@@ -454,7 +454,7 @@ func (a *app) undoCommand() *cobra.Command {
 		if err := a.printCommits(done.GetCommits()); err != nil {
 			return err
 		}
-		return a.printApplied("undone", done.GetFiles(), done.GetJournalId())
+		return errors.Join(a.printApplied("undone", done.GetFiles(), done.GetJournalId()), a.leftOut(done))
 	})
 	return cmd
 }

@@ -31,6 +31,8 @@ type Recorded struct {
 	LeftOut []string
 	// MoreLeftOut is how many more of these there are.
 	MoreLeftOut int
+	// Unrecorded are the first directories that the command changed, and whose content no entry has, since they are new and ignored.
+	Unrecorded []string
 	// Err is why the changes could not be recorded. An engine that adopts the process does not know it.
 	Err error `json:"-"`
 }

@@ -17,6 +17,8 @@ type Checkpoint struct {
 	// digest names the layer that versions change.
 	digest   string
 	versions map[Path]Version
+	// trees are the new directories that are ignored. Their content is not kept.
+	trees map[Path]TreeSize
 	// journal is the last entry of that time.
 	journal int64
 }
@@ -52,7 +54,14 @@ func (r *Reviews) checkpoint(ctx context.Context, id string) (_ *Checkpoint, err
 				return err
 			}
 		}
-		c.versions, _ = after(diffs, l.state.Overrides)
+		var beside map[Path]Difference
+		c.versions, beside = after(diffs, l.state.Overrides)
+		c.trees = map[Path]TreeSize{}
+		for p, d := range beside {
+			if d.Tree != nil {
+				c.trees[p] = *d.Tree
+			}
+		}
 		return nil
 	})
 }
@@ -75,6 +84,21 @@ type Recorded struct {
 	Entry int64
 	// LeftOut are paths that changed and are not in the entry.
 	LeftOut []Path
+	// Unrecorded are new directories that are ignored, and that were made, removed, or changed in size: undo leaves them alone.
+	Unrecorded []Path
+}
+
+// treesBetween returns the new directories that are ignored and differ between two checkpoints.
+func treesBetween(from, to *Checkpoint) (paths []Path) {
+	all := maps.Clone(from.trees)
+	maps.Copy(all, to.trees)
+	for _, p := range slices.Sorted(maps.Keys(all)) {
+		before, was := from.trees[p]
+		if now, is := to.trees[p]; was != is || before != now {
+			paths = append(paths, p)
+		}
+	}
+	return paths
 }
 
 // Record makes an entry of what a context changed since a checkpoint. It leaves out the paths for which others is true, and those of
@@ -108,6 +132,8 @@ func (r *Reviews) Record(ctx context.Context, from *Checkpoint, actor, command s
 			e.Steps = append(e.Steps, s)
 		}
 	}
+	e.Unrecorded = treesBetween(from, to)
+	out.Unrecorded = e.Unrecorded
 	if len(e.Steps) == 0 {
 		return out, nil
 	}

@@ -169,3 +169,35 @@ func TestRecordOfAppliedChanges(t *testing.T) {
 	}
 	same(t, "after the undo", read(t, w.in(id)), files{"a.txt": "two\n"})
 }
+
+// TestRecordNamesIgnoredDirectories has commands that change new directories that are ignored.
+func TestRecordNamesIgnoredDirectories(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{".gitignore": "node_modules/\nout/\n", "a": "a\n"})
+	for _, c := range []struct {
+		name  string
+		do    func()
+		entry bool
+		want  []Path
+	}{
+		{"makes one", func() { write(t, w.in(id), files{"node_modules/m/index.js": "x\n"}) }, false, []Path{"node_modules"}},
+		{"leaves it", func() { write(t, w.in(id), files{"a": "b\n"}) }, true, nil},
+		{"changes it, makes another and a file", func() {
+			write(t, w.in(id), files{"node_modules/m/index.js": "longer\n", "out/o": "o\n", "new": "n\n"})
+		}, true, []Path{"node_modules", "out"}},
+		{"removes one", func() { must(t, os.RemoveAll(filepath.Join(w.in(id), "out"))) }, false, []Path{"out"}},
+	} {
+		done := w.command(c.do, nobody)
+		if (done.Entry != 0) != c.entry || !slices.Equal(done.Unrecorded, c.want) {
+			t.Errorf("%s: recorded %+v, want %v", c.name, done, c.want)
+		}
+		if len(c.want) < 2 {
+			continue
+		}
+		undone, err := w.undo(done.Entry)
+		must(t, err)
+		if want := []LeftOut{{"node_modules", "ignored"}, {"out", "ignored"}}; !slices.Equal(undone.LeftOut, want) {
+			t.Errorf("undo left out %v, want %v", undone.LeftOut, want)
+		}
+	}
+}

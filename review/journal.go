@@ -56,6 +56,8 @@ type Entry struct {
 	LeftOut []LeftOut `json:"-"`
 	// Command is what ran, for EntryExec.
 	Command string `json:"command,omitempty"`
+	// Unrecorded are directories that the command changed, and that the steps do not have.
+	Unrecorded []Path `json:"unrecorded,omitempty"`
 	// expected are the steps of a dry run that the entry must equal; nil for any.
 	expected []step
 	// tree is what the workspace held when the entry was placed for checks (treeOf); "" for not placed.

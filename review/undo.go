@@ -68,6 +68,10 @@ func (r *Reviews) Undo(ctx context.Context, req UndoRequest) (*Entry, error) {
 // undo returns the entry that takes an entry back. If it commits nothing, a branch keeps its commit, so that nothing but the base moves back.
 func (e *Entry) undo(actor string, commits bool) *Entry {
 	undo := &Entry{Kind: EntryUndo, Context: e.Context, Actor: actor, Undoes: e.ID, Target: e.Target, InContext: e.InContext, MovesBase: e.MovesBase}
+	undo.Unrecorded = e.Unrecorded
+	for _, p := range e.Unrecorded {
+		undo.LeftOut = append(undo.LeftOut, LeftOut{p, "ignored"})
+	}
 	if e.Target == ToCommit && !commits {
 		undo.Target = ToWorkingTree
 	}

@@ -48,6 +48,8 @@ const (
 	maxCommandLine  = 1 << 10
 	maxLeftOut      = 100
 	maxLeftOutBytes = 16 << 10
+	maxUnrecorded   = 20
+	maxUnrecBytes   = 8 << 10
 )
 
 // End implements exec.Checkpoint.
@@ -57,16 +59,17 @@ func (c *checkpoint) End(ctx context.Context, argv []string) (exec.Recorded, err
 	command = strings.ToValidUTF8(command[:min(len(command), maxCommandLine)], "")
 	done, err := c.reviews.Record(ctx, c.before, "host", command, func(p review.Path) bool { return c.others.Has(path.Join(c.into, string(p))) })
 	out := exec.Recorded{Entry: done.Entry}
-	out.LeftOut, out.MoreLeftOut = c.leftOut(done.LeftOut)
+	out.LeftOut, out.MoreLeftOut = c.leftOut(done.LeftOut, maxLeftOut, maxLeftOutBytes)
+	out.Unrecorded, _ = c.leftOut(done.Unrecorded, maxUnrecorded, maxUnrecBytes)
 	return out, err
 }
 
-// leftOut returns the first of the paths, and how many more there are.
-func (c *checkpoint) leftOut(paths []review.Path) (list []string, more int) {
+// leftOut returns the first of the paths, as the bounds have it, and how many more there are.
+func (c *checkpoint) leftOut(paths []review.Path, most, bytes int) (list []string, more int) {
 	size := 0
 	for i, p := range paths {
 		name := path.Join(c.into, string(p))
-		if size += len(name); i == maxLeftOut || size > maxLeftOutBytes {
+		if size += len(name); i == most || size > bytes {
 			return list, len(paths) - i
 		}
 		list = append(list, name)

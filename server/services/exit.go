@@ -14,6 +14,9 @@ func exitToPB(e *exec.Exit) *ctxfsv1.Exit {
 	for _, p := range e.Recorded.LeftOut {
 		pb.LeftOut = append(pb.LeftOut, "/"+printable(review.Path(p)))
 	}
+	for _, p := range e.Recorded.Unrecorded {
+		pb.Unrecorded = append(pb.Unrecorded, "/"+printable(review.Path(p)))
+	}
 	if err := e.Recorded.Err; err != nil {
 		pb.CheckpointError = err.Error()
 	}

@@ -528,7 +528,9 @@ func (s *Reviews) Undo(ctx context.Context, req *ctxfsv1.UndoRequest) (*ctxfsv1.
 	if err != nil {
 		return nil, reviewStatus(err)
 	}
-	return &ctxfsv1.UndoResponse{JournalId: e.ID, Files: filesToPB(e), Commits: commitsToPB(e)}, nil
+	out := &ctxfsv1.UndoResponse{JournalId: e.ID, Files: filesToPB(e), Commits: commitsToPB(e)}
+	out.LeftOut, out.LeftOutCount = leftOutToPB(e.LeftOut)
+	return out, nil
 }
 
 func selectionOf(s *ctxfsv1.Selection) (*review.Selection, error) {

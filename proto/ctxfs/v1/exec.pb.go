@@ -805,7 +805,10 @@ type Exit struct {
 	// The most memory that the command used at once, in bytes; 0 if it is not known. Needs a memory cgroup.
 	PeakMemoryBytes int64 `protobuf:"varint,9,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3" json:"peak_memory_bytes,omitempty"`
 	// How many paths left_out would have besides, without its bounds.
-	MoreLeftOut   int64 `protobuf:"varint,10,opt,name=more_left_out,json=moreLeftOut,proto3" json:"more_left_out,omitempty"`
+	MoreLeftOut int64 `protobuf:"varint,10,opt,name=more_left_out,json=moreLeftOut,proto3" json:"more_left_out,omitempty"`
+	// New directories that the ignore files exclude, and that the command made, changed in size or removed: their content is not in the journal
+	// entry, and undo leaves them alone. The first 20.
+	Unrecorded    []string `protobuf:"bytes,11,rep,name=unrecorded,proto3" json:"unrecorded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -908,6 +911,13 @@ func (x *Exit) GetMoreLeftOut() int64 {
 		return x.MoreLeftOut
 	}
 	return 0
+}
+
+func (x *Exit) GetUnrecorded() []string {
+	if x != nil {
+		return x.Unrecorded
+	}
+	return nil
 }
 
 // A part of an output stream.
@@ -2730,7 +2740,7 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\x06limits\x18\x1e \x03(\v2\x17.ctxfs.v1.EnforcedLimitR\x06limits\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc7\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe7\x02\n" +
 	"\x04Exit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12,\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x14.ctxfs.v1.ExitReasonR\x06reason\x12\x16\n" +
@@ -2743,7 +2753,10 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\x06cpu_ms\x18\b \x01(\x03R\x05cpuMs\x12*\n" +
 	"\x11peak_memory_bytes\x18\t \x01(\x03R\x0fpeakMemoryBytes\x12\"\n" +
 	"\rmore_left_out\x18\n" +
-	" \x01(\x03R\vmoreLeftOut\"~\n" +
+	" \x01(\x03R\vmoreLeftOut\x12\x1e\n" +
+	"\n" +
+	"unrecorded\x18\v \x03(\tR\n" +
+	"unrecorded\"~\n" +
 	"\x06Output\x12.\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x16.ctxfs.v1.OutputStreamR\x06stream\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x18\n" +

@@ -81,6 +81,8 @@ export interface ProcessExit {
   detail: string;
   /** The journal's entry of what the command changed, with checkpoint; there is none if it changed nothing. */
   journalId?: number;
+  /** New directories that the ignore files exclude, and that the command changed: their content is not in the entry, and undo leaves them alone. */
+  unrecorded?: string[];
 }
 
 /** What is known of a process. */
@@ -120,8 +122,11 @@ const reasons: Readonly<Partial<Record<Reason, ExitReason>>> = {
 };
 
 /** Converts the end of a process. */
-export function exitOf({ code, reason, detail, journalId }: Exit): ProcessExit {
-  return { code, reason: reasons[reason] ?? "unknown", detail, ...(journalId === 0n ? {} : { journalId: Number(journalId) }) };
+export function exitOf({ code, reason, detail, journalId, unrecorded }: Exit): ProcessExit {
+  return {
+    code, reason: reasons[reason] ?? "unknown", detail,
+    ...(journalId === 0n ? {} : { journalId: Number(journalId) }), ...(unrecorded.length === 0 ? {} : { unrecorded }),
+  };
 }
 
 function limitsOf(limits: ExecLimits): object {

@@ -1344,6 +1344,11 @@ export interface Exit {
   peakMemoryBytes?: string;
   /** Why it ended. */
   reason?: ExitReason;
+  /**
+   * New directories that the ignore files exclude, and that the command made, changed in size or removed: their content is not in the journal
+   * entry, and undo leaves them alone. The first 20.
+   */
+  unrecorded?: string[];
 }
 
 /**
@@ -4564,6 +4569,10 @@ export interface UndoResponse {
   files?: AppliedFile[];
   /** The new entry; 0 for a dry run. */
   journalId?: string;
+  /** What a command changed and its entry does not have, so that it is not taken back: new directories that the ignore files exclude. */
+  leftOut?: LeftOut[];
+  /** How many were left out. */
+  leftOutCount?: number;
 }
 
 /** Request of Unlink. */
