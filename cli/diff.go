@@ -20,7 +20,7 @@ func (a *app) diffCommand() *cobra.Command {
 	req := &ctxfsv1.GetDiffRequest{}
 	cmd := &cobra.Command{
 		Use: "diff CONTEXT [PATH...]", Short: "Show what a context changed, as git diff does", Args: usage(cobra.MinimumNArgs(1)),
-		Long: "Writes what a context changed as text that git apply accepts. CONTEXT is an ID or a panel. With --against, the text leads from something else\n" +
+		Long: "Writes what a context changed as text that git apply accepts, and on standard error the decisions that no change shows. CONTEXT is an ID or a panel. With --against, the text leads from something else\n" +
 			"than the base to the context: '--against revision' shows what changed since the last 'ctxfs submit'.\n" +
 			"On a terminal it is coloured, and control characters in it are shown as \ufffd.",
 	}
@@ -42,7 +42,10 @@ func (a *app) diffCommand() *cobra.Command {
 		if stat || names {
 			return a.listDiff(ctx, c, r, req, stat)
 		}
-		changes, err := r.Patch(ctx, a.patchWriter(), req)
+		changes, summary, err := r.Patch(ctx, a.patchWriter(), req)
+		if err == nil {
+			err = printGone(a.env.Stderr, r.ContextID(), summary) // standard output is a patch
+		}
 		if err != nil || !ofBase(req) {
 			return err
 		}
@@ -73,6 +76,9 @@ func (a *app) listDiff(ctx context.Context, c *client.Client, r *client.Review, 
 	}
 	if stat {
 		err = a.printf(" %s\n", heading(summary))
+	}
+	if err == nil {
+		err = printGone(a.env.Stderr, r.ContextID(), summary)
 	}
 	if err != nil || !ofBase(req) {
 		return err

@@ -151,7 +151,7 @@ var jsonCommands = []string{
 	"ln -s x l", "rm README.md", "changes json", "submit json -t title", "reject json l -m no", "approve json --all", "apply json --dry-run --commit -m message --author A<a@example.com>",
 	"git repositories", "git branches", "git status", "git stage -m message --author A<a@example.com>", "git staged", "git show STAGED", "panel open json --git-push", "git push STAGED --expected COMMIT --dry-run", "git discard STAGED",
 	"apply json --commit -m message --author A<a@example.com>", "log",
-	"undo 1", "discard json l", workspaceEdit, "rebase json --on-conflict record", "conflicts json", "resolve json README.md", "git pull / --conflict theirs", "ps -a", "exec-profiles",
+	"undo 1", "discard json l", workspaceEdit, "rebase json --on-conflict record", "conflicts json", "resolve json README.md", "git pull / --conflict theirs", "ln -s x gone", "approve json gone --unseen", "rm gone", "changes json", "reject json gone", "ps -a", "exec-profiles",
 	"zones explain --zones LOCAL/zones.yml", "panel open zoned --zones LOCAL/zones.yml", "zones list zoned --measure", "zones resolve zoned /cache", "zones clear zoned /cache",
 	"open json", "sites", "console --end", "gc --dry-run", "seed plan", "template build", "template list", "template explain", "health", "wait", "status", "version", "try",
 	"doctor", "config", "metadata copy --workspace LOCAL --from LOCAL/empty.db --to LOCAL/copy.db",

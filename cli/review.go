@@ -38,7 +38,7 @@ func (a *app) changesCommand() *cobra.Command {
 		Use: "changes CONTEXT [PATH...]", Short: "List what a context changed", Args: usage(cobra.MinimumNArgs(1)),
 		Long: "Lists what a context changed since it was seeded. CONTEXT is an ID or a panel.\n\n" +
 			"The first column says what a change does: A added, M modified, D deleted, T another type, X executable or not. The second says what was decided:\n" +
-			"+ approved, - rejected, ± in part.",
+			"+ approved, - rejected, ± in part. Below stand decisions on changes that the context does not have any more, which apply would still write.",
 	}
 	cmd.Flags().BoolVar(&req.Ignored, "ignored", false, "list the files of new ignored directories one by one")
 	cmd.RunE = a.onReview(func(ctx context.Context, c *client.Client, r *client.Review, args []string) error {
@@ -63,9 +63,37 @@ func (a *app) changesCommand() *cobra.Command {
 		if err := a.section(nil, rows); err != nil {
 			return err
 		}
-		return a.printOthers(summary)
+		if err := a.printOthers(summary); err != nil {
+			return err
+		}
+		return printGone(a.env.Stdout, r.ContextID(), summary)
 	})
 	return cmd
+}
+
+// printGone names the decisions that no change shows, with the commands that withdraw them.
+func printGone(w io.Writer, context string, s *ctxfsv1.ChangesSummary) error {
+	var errs []error
+	for _, g := range s.GetGone() {
+		path, by := showPath(g.GetPath(), g.GetRawPath()), ""
+		if g.GetActor() != "" {
+			by = " by " + show(g.GetActor())
+		}
+		text := "decided, but gone: %[1]s rejected%[2]s; withdraw with 'ctxfs reject %[3]s %[1]s'\n"
+		switch {
+		case g.GetReplaced():
+			text = "decided, but changed since: %[1]s approved%[2]s, and 'ctxfs apply' still writes what was approved; decide again with 'ctxfs approve %[3]s %[1]s' or 'ctxfs reject %[3]s %[1]s'\n"
+		case g.GetDecision() == ctxfsv1.Decision_DECISION_APPROVED:
+			text = "decided, but gone: %[1]s approved%[2]s, and 'ctxfs apply' still writes it; withdraw with 'ctxfs reject %[3]s %[1]s'\n"
+		}
+		_, err := fmt.Fprintf(w, text, path, by, show(context))
+		errs = append(errs, err)
+	}
+	if more := int(s.GetGoneCount()) - len(s.GetGone()); more > 0 {
+		_, err := fmt.Fprintf(w, "decided, but gone or changed since: %s more\n", files(int64(more)))
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // printOthers names the other contexts that change the same files.

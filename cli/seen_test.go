@@ -132,3 +132,50 @@ func TestReviewApprovesNoLinesThatItCuts(t *testing.T) {
 	s.ok("diff", "long")
 	s.ok("approve", "long", "long")
 }
+
+// TestDecisionsThatAreGoneCanBeWithdrawn approves what the panel takes back or changes then. Changes and diff name it with the commands that withdraw it.
+func TestDecisionsThatAreGoneCanBeWithdrawn(t *testing.T) {
+	t.Parallel()
+	ws := servertest.Workspace(t)
+	servertest.Start(t, ws, nil)
+	s := &shell{t: t, dir: ws, env: map[string]string{"CTXFS_PANEL": "p"}}
+	put := func(p, content string) {
+		t.Helper()
+		s.stdin = content
+		s.ok("put", "-", p)
+	}
+	put("/gone", "one\n")
+	put("/edited", "one\n")
+	s.ok("approve", "p", "--all", "--unseen")
+	if got := s.ok("changes", "p"); strings.Contains(got, "decided") {
+		t.Errorf("changes with the approved ones: %s", got)
+	}
+	s.ok("rm", "/gone")
+	put("/edited", "two\n")
+	gone := "decided, but gone: gone approved by host, and 'ctxfs apply' still writes it; withdraw with 'ctxfs reject ctx_p gone'\n"
+	edited := "decided, but changed since: edited approved by host, and 'ctxfs apply' still writes what was approved; " +
+		"decide again with 'ctxfs approve ctx_p edited' or 'ctxfs reject ctx_p edited'\n"
+	if got := s.ok("changes", "p"); !strings.HasSuffix(got, "\n"+edited+gone) {
+		t.Errorf("changes: %s", got)
+	}
+	for _, flag := range []string{"--unified=3", "--stat", "--name-status"} {
+		_, out, errs := s.run("diff", "p", flag)
+		if errs != edited+gone || strings.Contains(out, "decided") {
+			t.Errorf("diff %s: %q, and on standard error %q", flag, out, errs)
+		}
+	}
+	if _, _, errs := s.run("diff", "p", "/gone"); errs != gone {
+		t.Errorf("diff of one path: %q", errs)
+	}
+	if _, _, errs := s.run("diff", "p", "--against", "workspace"); errs != "" {
+		t.Errorf("diff against the workspace: %q", errs)
+	}
+	s.ok("reject", "ctx_p", "gone")
+	s.ok("approve", "ctx_p", "edited")
+	if got := s.ok("changes", "p"); strings.Contains(got, "decided") {
+		t.Errorf("changes after all was withdrawn: %s", got)
+	}
+	if got := s.ok("apply", "p", "--dry-run"); !strings.HasPrefix(got, "edited ") || strings.Contains(got, "gone") {
+		t.Errorf("apply would write %s", got)
+	}
+}

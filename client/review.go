@@ -143,21 +143,25 @@ func (r *Review) diff(ctx context.Context, req *ctxfsv1.GetDiffRequest, form ctx
 	})
 }
 
-// Patch writes what the context changed as text that git apply accepts, and returns the changes.
-func (r *Review) Patch(ctx context.Context, w io.Writer, req *ctxfsv1.GetDiffRequest) ([]*ctxfsv1.Change, error) {
+// Patch writes what the context changed as text that git apply accepts, and returns the changes, with the summary of ListChanges.
+func (r *Review) Patch(ctx context.Context, w io.Writer, req *ctxfsv1.GetDiffRequest) ([]*ctxfsv1.Change, *ctxfsv1.ChangesSummary, error) {
 	stream, err := r.diff(ctx, req, ctxfsv1.DiffForm_DIFF_FORM_UNIFIED)
 	if err != nil {
-		return nil, reviewError("getdiff", err)
+		return nil, nil, reviewError("getdiff", err)
 	}
 	var changes []*ctxfsv1.Change
+	var summary *ctxfsv1.ChangesSummary
 	err = each(stream, func(m *ctxfsv1.GetDiffResponse) error {
 		if c := m.GetChange(); c != nil {
 			changes = append(changes, c)
 		}
+		if s := m.GetSummary(); s != nil {
+			summary = s
+		}
 		_, err := w.Write(m.GetText())
 		return err
 	})
-	return changes, reviewError("getdiff", err)
+	return changes, summary, reviewError("getdiff", err)
 }
 
 // ReadVersion writes one version of a file to w.

@@ -244,6 +244,8 @@ type List struct {
 	Revision string
 	// Others are other contexts that change the same paths; only with Query.Drift.
 	Others []Other
+	// Gone are decisions within the query's paths that Changes do not show. Their Actor is "" without Query.Drift.
+	Gone []GoneDecision
 	// Root is the directory that paths in patches are relative to; "" is the workspace.
 	Root       Path
 	unresolved []RecordedConflict
@@ -282,6 +284,12 @@ func (r *Reviews) Changes(ctx context.Context, q Query) (*List, error) {
 	}
 	if q.Drift {
 		l.Others, l.unresolved = r.listed.others(q.Context, l.Changes), l.state.conflicts()
+	}
+	l.Gone = l.gone(q.scope())
+	for i := range l.Gone {
+		if !q.Drift {
+			l.Gone[i].Actor = ""
+		}
 	}
 	for _, c := range l.Changes {
 		l.locate(c)

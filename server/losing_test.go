@@ -204,3 +204,42 @@ func TestApprovalsAreNotLost(t *testing.T) {
 	_, err = cs.DeleteContext(ctx, &ctxfsv1.DeleteContextRequest{ContextId: "ctx_dropped"})
 	must(t, err)
 }
+
+// TestAReviewNamesDecisionsThatAreGone: reviewers see who decided, the panel sees the decision.
+func TestAReviewNamesDecisionsThatAreGone(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, testConfig(t))
+	h.cfg.Pool = 0
+	h.serve()
+	panel := with(t, "authorization", bearerOf(h.open(&ctxfsv1.OpenPanelRequest{PanelId: "p"}).GetToken()))
+	h.edit("ctx_p")
+	_, err := h.reviews().Decide(t.Context(), &ctxfsv1.DecideRequest{ContextId: "ctx_p", Selection: selectAll, Decision: ctxfsv1.Decision_DECISION_APPROVED, Comment: "good"})
+	must(t, err)
+	_, err = h.reviews().Discard(panel, &ctxfsv1.DiscardRequest{Selection: selectAll})
+	must(t, err)
+	check := func(what string, s *ctxfsv1.ChangesSummary, actor string) {
+		t.Helper()
+		if g := s.GetGone(); len(g) != 1 || s.GetGoneCount() != 1 || g[0].GetPath() != "/app/run" || g[0].GetDecision() != ctxfsv1.Decision_DECISION_APPROVED ||
+			g[0].GetComment() != "good" || g[0].GetActor() != actor || g[0].GetDecidedNs() == 0 || g[0].GetReplaced() {
+			t.Errorf("%s: %v", what, s)
+		}
+	}
+	host, err := h.reviews().GetReview(t.Context(), &ctxfsv1.GetReviewRequest{ContextId: "ctx_p"})
+	must(t, err)
+	check("GetReview", host.GetSummary(), "host")
+	own, err := h.reviews().GetReview(panel, &ctxfsv1.GetReviewRequest{})
+	must(t, err)
+	check("GetReview of the panel", own.GetSummary(), "")
+	_, listed := h.changes(t.Context(), &ctxfsv1.ListChangesRequest{ContextId: "ctx_p"})
+	check("ListChanges", listed, "host")
+	stream, err := h.reviews().GetDiff(t.Context(), &ctxfsv1.GetDiffRequest{ContextId: "ctx_p"})
+	must(t, err)
+	m, err := stream.Recv()
+	must(t, err)
+	check("GetDiff", m.GetSummary(), "host")
+	_, err = h.reviews().Decide(t.Context(), &ctxfsv1.DecideRequest{ContextId: "ctx_p", Selection: selectAll, Decision: ctxfsv1.Decision_DECISION_UNSPECIFIED})
+	must(t, err)
+	if _, listed = h.changes(t.Context(), &ctxfsv1.ListChangesRequest{ContextId: "ctx_p"}); listed.GetGoneCount() != 0 || len(listed.GetGone()) != 0 {
+		t.Errorf("after the decision was withdrawn: %v", listed)
+	}
+}

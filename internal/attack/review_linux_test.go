@@ -347,7 +347,7 @@ func testReviewsRunNothing(t *testing.T, cfg config) {
 		t.Setenv(name, value)
 	}
 	review := clientOf(w).Review(filepath.Base(w.dir))
-	_, err := review.Patch(w.host, io.Discard, nil)
+	_, _, err := review.Patch(w.host, io.Discard, nil)
 	w.must(err)
 	applied, err := review.Apply(w.host, &ctxfsv1.ApplyRequest{Selection: client.SelectPaths("/long", "/.gitattributes"), Approve: true})
 	w.must(err)

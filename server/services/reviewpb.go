@@ -96,6 +96,12 @@ func summaryToPB(l *review.List) *ctxfsv1.ChangesSummary {
 		}
 		out.OtherContexts = append(out.OtherContexts, other)
 	}
+	out.GoneCount = int32(len(l.Gone))
+	for _, g := range l.Gone[:min(len(l.Gone), maxNamed)] {
+		pb := &ctxfsv1.GoneDecision{Decision: decisionToPB(g.Decision), Actor: g.Actor, DecidedNs: ns(g.At), Comment: g.Comment, Replaced: g.Replaced}
+		pb.Path, pb.RawPath = virtual(g.Path)
+		out.Gone = append(out.Gone, pb)
+	}
 	for _, c := range l.Changes {
 		if c.Drifted {
 			out.Drifted++

@@ -2002,6 +2002,12 @@ type ChangesSummary struct {
 	// Other contexts that change some of the same paths, those with the most paths first, at most 100. It says what they changed when their changes were
 	// listed last: no other context is read. Always empty for a panel's own changes.
 	OtherContexts []*OtherContext `protobuf:"bytes,9,rep,name=other_contexts,json=otherContexts,proto3" json:"other_contexts,omitempty"`
+	// Decisions that no listed change shows, by path, the first 100: the context does not have the change any more, or has another one of the path. Apply
+	// writes what was approved all the same. Decide with DECISION_REJECTED, or DECISION_UNSPECIFIED, and the path withdraws the decision. Only
+	// those at and below the paths of the request. Set by ListChanges, GetDiff and GetReview, without against and journal_id.
+	Gone []*GoneDecision `protobuf:"bytes,10,rep,name=gone,proto3" json:"gone,omitempty"`
+	// How many such decisions there are.
+	GoneCount     int32 `protobuf:"varint,11,opt,name=gone_count,json=goneCount,proto3" json:"gone_count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2099,6 +2105,121 @@ func (x *ChangesSummary) GetOtherContexts() []*OtherContext {
 	return nil
 }
 
+func (x *ChangesSummary) GetGone() []*GoneDecision {
+	if x != nil {
+		return x.Gone
+	}
+	return nil
+}
+
+func (x *ChangesSummary) GetGoneCount() int32 {
+	if x != nil {
+		return x.GoneCount
+	}
+	return 0
+}
+
+// A decision that no change shows.
+type GoneDecision struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The path, absolute in the context.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Takes path's place when it is not UTF-8.
+	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	// The decision. DECISION_APPROVED if a part of the former change is approved.
+	Decision Decision `protobuf:"varint,3,opt,name=decision,proto3,enum=ctxfs.v1.Decision" json:"decision,omitempty"`
+	// Who decided: a panel, or "host". Always empty for a panel's own changes.
+	Actor string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	// When, ns since the epoch.
+	DecidedNs int64 `protobuf:"varint,5,opt,name=decided_ns,json=decidedNs,proto3" json:"decided_ns,omitempty"`
+	// The reviewer's remark.
+	Comment string `protobuf:"bytes,6,opt,name=comment,proto3" json:"comment,omitempty"`
+	// The context has another change of the path, on which nothing is decided, or other hunks. Only approvals are named then. A new decision on the whole
+	// change takes the place of this one.
+	Replaced      bool `protobuf:"varint,7,opt,name=replaced,proto3" json:"replaced,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GoneDecision) Reset() {
+	*x = GoneDecision{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GoneDecision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GoneDecision) ProtoMessage() {}
+
+func (x *GoneDecision) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GoneDecision.ProtoReflect.Descriptor instead.
+func (*GoneDecision) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *GoneDecision) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *GoneDecision) GetRawPath() []byte {
+	if x != nil {
+		return x.RawPath
+	}
+	return nil
+}
+
+func (x *GoneDecision) GetDecision() Decision {
+	if x != nil {
+		return x.Decision
+	}
+	return Decision_DECISION_UNSPECIFIED
+}
+
+func (x *GoneDecision) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *GoneDecision) GetDecidedNs() int64 {
+	if x != nil {
+		return x.DecidedNs
+	}
+	return 0
+}
+
+func (x *GoneDecision) GetComment() string {
+	if x != nil {
+		return x.Comment
+	}
+	return ""
+}
+
+func (x *GoneDecision) GetReplaced() bool {
+	if x != nil {
+		return x.Replaced
+	}
+	return false
+}
+
 // A context that changes the same paths as another one.
 type OtherContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2116,7 +2237,7 @@ type OtherContext struct {
 
 func (x *OtherContext) Reset() {
 	*x = OtherContext{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2128,7 +2249,7 @@ func (x *OtherContext) String() string {
 func (*OtherContext) ProtoMessage() {}
 
 func (x *OtherContext) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2141,7 +2262,7 @@ func (x *OtherContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OtherContext.ProtoReflect.Descriptor instead.
 func (*OtherContext) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{11}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *OtherContext) GetContextId() string {
@@ -2197,7 +2318,7 @@ type GetDiffRequest struct {
 
 func (x *GetDiffRequest) Reset() {
 	*x = GetDiffRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2209,7 +2330,7 @@ func (x *GetDiffRequest) String() string {
 func (*GetDiffRequest) ProtoMessage() {}
 
 func (x *GetDiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2222,7 +2343,7 @@ func (x *GetDiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDiffRequest.ProtoReflect.Descriptor instead.
 func (*GetDiffRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{12}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetDiffRequest) GetContextId() string {
@@ -2302,7 +2423,7 @@ type Against struct {
 
 func (x *Against) Reset() {
 	*x = Against{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2314,7 +2435,7 @@ func (x *Against) String() string {
 func (*Against) ProtoMessage() {}
 
 func (x *Against) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2327,7 +2448,7 @@ func (x *Against) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Against.ProtoReflect.Descriptor instead.
 func (*Against) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{13}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Against) GetWhat() isAgainst_What {
@@ -2425,7 +2546,7 @@ type GetDiffResponse struct {
 
 func (x *GetDiffResponse) Reset() {
 	*x = GetDiffResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2437,7 +2558,7 @@ func (x *GetDiffResponse) String() string {
 func (*GetDiffResponse) ProtoMessage() {}
 
 func (x *GetDiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2450,7 +2571,7 @@ func (x *GetDiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDiffResponse.ProtoReflect.Descriptor instead.
 func (*GetDiffResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{14}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetDiffResponse) GetEvent() isGetDiffResponse_Event {
@@ -2545,7 +2666,7 @@ type ReadVersionRequest struct {
 
 func (x *ReadVersionRequest) Reset() {
 	*x = ReadVersionRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[15]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2557,7 +2678,7 @@ func (x *ReadVersionRequest) String() string {
 func (*ReadVersionRequest) ProtoMessage() {}
 
 func (x *ReadVersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[15]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2570,7 +2691,7 @@ func (x *ReadVersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadVersionRequest.ProtoReflect.Descriptor instead.
 func (*ReadVersionRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{15}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReadVersionRequest) GetContextId() string {
@@ -2614,7 +2735,7 @@ type ReadVersionResponse struct {
 
 func (x *ReadVersionResponse) Reset() {
 	*x = ReadVersionResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[16]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2626,7 +2747,7 @@ func (x *ReadVersionResponse) String() string {
 func (*ReadVersionResponse) ProtoMessage() {}
 
 func (x *ReadVersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[16]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2639,7 +2760,7 @@ func (x *ReadVersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadVersionResponse.ProtoReflect.Descriptor instead.
 func (*ReadVersionResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{16}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReadVersionResponse) GetVersion() *FileVersion {
@@ -2667,7 +2788,7 @@ type GetReviewRequest struct {
 
 func (x *GetReviewRequest) Reset() {
 	*x = GetReviewRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[17]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2679,7 +2800,7 @@ func (x *GetReviewRequest) String() string {
 func (*GetReviewRequest) ProtoMessage() {}
 
 func (x *GetReviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[17]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2692,7 +2813,7 @@ func (x *GetReviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReviewRequest.ProtoReflect.Descriptor instead.
 func (*GetReviewRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{17}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetReviewRequest) GetContextId() string {
@@ -2726,7 +2847,7 @@ type GetReviewResponse struct {
 
 func (x *GetReviewResponse) Reset() {
 	*x = GetReviewResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[18]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2738,7 +2859,7 @@ func (x *GetReviewResponse) String() string {
 func (*GetReviewResponse) ProtoMessage() {}
 
 func (x *GetReviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[18]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2751,7 +2872,7 @@ func (x *GetReviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReviewResponse.ProtoReflect.Descriptor instead.
 func (*GetReviewResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{18}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetReviewResponse) GetState() ReviewState {
@@ -2814,7 +2935,7 @@ type WatchReviewRequest struct {
 
 func (x *WatchReviewRequest) Reset() {
 	*x = WatchReviewRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[19]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2826,7 +2947,7 @@ func (x *WatchReviewRequest) String() string {
 func (*WatchReviewRequest) ProtoMessage() {}
 
 func (x *WatchReviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[19]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2839,7 +2960,7 @@ func (x *WatchReviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchReviewRequest.ProtoReflect.Descriptor instead.
 func (*WatchReviewRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{19}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WatchReviewRequest) GetContextId() string {
@@ -2864,7 +2985,7 @@ type WatchReviewResponse struct {
 
 func (x *WatchReviewResponse) Reset() {
 	*x = WatchReviewResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[20]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2876,7 +2997,7 @@ func (x *WatchReviewResponse) String() string {
 func (*WatchReviewResponse) ProtoMessage() {}
 
 func (x *WatchReviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[20]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2889,7 +3010,7 @@ func (x *WatchReviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchReviewResponse.ProtoReflect.Descriptor instead.
 func (*WatchReviewResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{20}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WatchReviewResponse) GetEvent() ReviewEvent {
@@ -2928,7 +3049,7 @@ type SubmitReviewRequest struct {
 
 func (x *SubmitReviewRequest) Reset() {
 	*x = SubmitReviewRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[21]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2940,7 +3061,7 @@ func (x *SubmitReviewRequest) String() string {
 func (*SubmitReviewRequest) ProtoMessage() {}
 
 func (x *SubmitReviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[21]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2953,7 +3074,7 @@ func (x *SubmitReviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReviewRequest.ProtoReflect.Descriptor instead.
 func (*SubmitReviewRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{21}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SubmitReviewRequest) GetContextId() string {
@@ -2990,7 +3111,7 @@ type SubmitReviewResponse struct {
 
 func (x *SubmitReviewResponse) Reset() {
 	*x = SubmitReviewResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3002,7 +3123,7 @@ func (x *SubmitReviewResponse) String() string {
 func (*SubmitReviewResponse) ProtoMessage() {}
 
 func (x *SubmitReviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3015,7 +3136,7 @@ func (x *SubmitReviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReviewResponse.ProtoReflect.Descriptor instead.
 func (*SubmitReviewResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{22}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SubmitReviewResponse) GetRevision() string {
@@ -3047,7 +3168,7 @@ type DiscardRequest struct {
 
 func (x *DiscardRequest) Reset() {
 	*x = DiscardRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3059,7 +3180,7 @@ func (x *DiscardRequest) String() string {
 func (*DiscardRequest) ProtoMessage() {}
 
 func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3072,7 +3193,7 @@ func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardRequest.ProtoReflect.Descriptor instead.
 func (*DiscardRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{23}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DiscardRequest) GetContextId() string {
@@ -3113,7 +3234,7 @@ type DiscardResponse struct {
 
 func (x *DiscardResponse) Reset() {
 	*x = DiscardResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3125,7 +3246,7 @@ func (x *DiscardResponse) String() string {
 func (*DiscardResponse) ProtoMessage() {}
 
 func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3138,7 +3259,7 @@ func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardResponse.ProtoReflect.Descriptor instead.
 func (*DiscardResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{24}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DiscardResponse) GetJournalId() int64 {
@@ -3188,7 +3309,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3200,7 +3321,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3213,7 +3334,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{25}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DecideRequest) GetContextId() string {
@@ -3268,7 +3389,7 @@ type DecideResponse struct {
 
 func (x *DecideResponse) Reset() {
 	*x = DecideResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3280,7 +3401,7 @@ func (x *DecideResponse) String() string {
 func (*DecideResponse) ProtoMessage() {}
 
 func (x *DecideResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3293,7 +3414,7 @@ func (x *DecideResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideResponse.ProtoReflect.Descriptor instead.
 func (*DecideResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{26}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DecideResponse) GetChanges() int32 {
@@ -3351,7 +3472,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3363,7 +3484,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3376,7 +3497,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{27}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ApplyRequest) GetContextId() string {
@@ -3459,7 +3580,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3471,7 +3592,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3484,7 +3605,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{28}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Check) GetArgv() []string {
@@ -3528,7 +3649,7 @@ type ApplyCheckedRequest struct {
 
 func (x *ApplyCheckedRequest) Reset() {
 	*x = ApplyCheckedRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3540,7 +3661,7 @@ func (x *ApplyCheckedRequest) String() string {
 func (*ApplyCheckedRequest) ProtoMessage() {}
 
 func (x *ApplyCheckedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3553,7 +3674,7 @@ func (x *ApplyCheckedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyCheckedRequest.ProtoReflect.Descriptor instead.
 func (*ApplyCheckedRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{29}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ApplyCheckedRequest) GetApply() *ApplyRequest {
@@ -3588,7 +3709,7 @@ type ApplyCheckedResponse struct {
 
 func (x *ApplyCheckedResponse) Reset() {
 	*x = ApplyCheckedResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3600,7 +3721,7 @@ func (x *ApplyCheckedResponse) String() string {
 func (*ApplyCheckedResponse) ProtoMessage() {}
 
 func (x *ApplyCheckedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3613,7 +3734,7 @@ func (x *ApplyCheckedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyCheckedResponse.ProtoReflect.Descriptor instead.
 func (*ApplyCheckedResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{30}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ApplyCheckedResponse) GetEvent() isApplyCheckedResponse_Event {
@@ -3702,7 +3823,7 @@ type CheckStarted struct {
 
 func (x *CheckStarted) Reset() {
 	*x = CheckStarted{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3714,7 +3835,7 @@ func (x *CheckStarted) String() string {
 func (*CheckStarted) ProtoMessage() {}
 
 func (x *CheckStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3727,7 +3848,7 @@ func (x *CheckStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckStarted.ProtoReflect.Descriptor instead.
 func (*CheckStarted) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{31}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CheckStarted) GetCheck() int32 {
@@ -3752,7 +3873,7 @@ type CheckEnded struct {
 
 func (x *CheckEnded) Reset() {
 	*x = CheckEnded{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3764,7 +3885,7 @@ func (x *CheckEnded) String() string {
 func (*CheckEnded) ProtoMessage() {}
 
 func (x *CheckEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3777,7 +3898,7 @@ func (x *CheckEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckEnded.ProtoReflect.Descriptor instead.
 func (*CheckEnded) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{32}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CheckEnded) GetCheck() int32 {
@@ -3824,7 +3945,7 @@ type CommitOptions struct {
 
 func (x *CommitOptions) Reset() {
 	*x = CommitOptions{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3836,7 +3957,7 @@ func (x *CommitOptions) String() string {
 func (*CommitOptions) ProtoMessage() {}
 
 func (x *CommitOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3849,7 +3970,7 @@ func (x *CommitOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitOptions.ProtoReflect.Descriptor instead.
 func (*CommitOptions) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{33}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CommitOptions) GetMessage() string {
@@ -3917,7 +4038,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3929,7 +4050,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3942,7 +4063,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{34}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Commit) GetRepository() string {
@@ -4013,7 +4134,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4025,7 +4146,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4038,7 +4159,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{35}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ApplyResponse) GetJournalId() int64 {
@@ -4095,7 +4216,7 @@ type AppliedFile struct {
 
 func (x *AppliedFile) Reset() {
 	*x = AppliedFile{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4107,7 +4228,7 @@ func (x *AppliedFile) String() string {
 func (*AppliedFile) ProtoMessage() {}
 
 func (x *AppliedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4120,7 +4241,7 @@ func (x *AppliedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedFile.ProtoReflect.Descriptor instead.
 func (*AppliedFile) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{36}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *AppliedFile) GetPath() string {
@@ -4177,7 +4298,7 @@ type ListJournalRequest struct {
 
 func (x *ListJournalRequest) Reset() {
 	*x = ListJournalRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4189,7 +4310,7 @@ func (x *ListJournalRequest) String() string {
 func (*ListJournalRequest) ProtoMessage() {}
 
 func (x *ListJournalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4202,7 +4323,7 @@ func (x *ListJournalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJournalRequest.ProtoReflect.Descriptor instead.
 func (*ListJournalRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{37}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListJournalRequest) GetContextId() string {
@@ -4253,7 +4374,7 @@ type ListJournalResponse struct {
 
 func (x *ListJournalResponse) Reset() {
 	*x = ListJournalResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4265,7 +4386,7 @@ func (x *ListJournalResponse) String() string {
 func (*ListJournalResponse) ProtoMessage() {}
 
 func (x *ListJournalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4278,7 +4399,7 @@ func (x *ListJournalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJournalResponse.ProtoReflect.Descriptor instead.
 func (*ListJournalResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{38}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListJournalResponse) GetEntries() []*JournalEntry {
@@ -4324,7 +4445,7 @@ type JournalEntry struct {
 
 func (x *JournalEntry) Reset() {
 	*x = JournalEntry{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4336,7 +4457,7 @@ func (x *JournalEntry) String() string {
 func (*JournalEntry) ProtoMessage() {}
 
 func (x *JournalEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4349,7 +4470,7 @@ func (x *JournalEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalEntry.ProtoReflect.Descriptor instead.
 func (*JournalEntry) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{39}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *JournalEntry) GetJournalId() int64 {
@@ -4438,7 +4559,7 @@ type UndoRequest struct {
 
 func (x *UndoRequest) Reset() {
 	*x = UndoRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4450,7 +4571,7 @@ func (x *UndoRequest) String() string {
 func (*UndoRequest) ProtoMessage() {}
 
 func (x *UndoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4463,7 +4584,7 @@ func (x *UndoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoRequest.ProtoReflect.Descriptor instead.
 func (*UndoRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{40}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *UndoRequest) GetJournalId() int64 {
@@ -4495,18 +4616,14 @@ type UndoResponse struct {
 	// What was done, by path.
 	Files []*AppliedFile `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
 	// The further commits, by repository.
-	Commits []*Commit `protobuf:"bytes,3,rep,name=commits,proto3" json:"commits,omitempty"`
-	// What a command changed and its entry does not have, so that it is not taken back: new directories that the ignore files exclude.
-	LeftOut []*LeftOut `protobuf:"bytes,4,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
-	// How many were left out.
-	LeftOutCount  int32 `protobuf:"varint,5,opt,name=left_out_count,json=leftOutCount,proto3" json:"left_out_count,omitempty"`
+	Commits       []*Commit `protobuf:"bytes,3,rep,name=commits,proto3" json:"commits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UndoResponse) Reset() {
 	*x = UndoResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4518,7 +4635,7 @@ func (x *UndoResponse) String() string {
 func (*UndoResponse) ProtoMessage() {}
 
 func (x *UndoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4531,7 +4648,7 @@ func (x *UndoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoResponse.ProtoReflect.Descriptor instead.
 func (*UndoResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{41}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *UndoResponse) GetJournalId() int64 {
@@ -4555,20 +4672,6 @@ func (x *UndoResponse) GetCommits() []*Commit {
 	return nil
 }
 
-func (x *UndoResponse) GetLeftOut() []*LeftOut {
-	if x != nil {
-		return x.LeftOut
-	}
-	return nil
-}
-
-func (x *UndoResponse) GetLeftOutCount() int32 {
-	if x != nil {
-		return x.LeftOutCount
-	}
-	return 0
-}
-
 // The files that a refusal is about. It travels as a detail of the error, beside its google.rpc.ErrorInfo.
 type RefusedFiles struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4584,7 +4687,7 @@ type RefusedFiles struct {
 
 func (x *RefusedFiles) Reset() {
 	*x = RefusedFiles{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4596,7 +4699,7 @@ func (x *RefusedFiles) String() string {
 func (*RefusedFiles) ProtoMessage() {}
 
 func (x *RefusedFiles) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4609,7 +4712,7 @@ func (x *RefusedFiles) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedFiles.ProtoReflect.Descriptor instead.
 func (*RefusedFiles) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{42}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RefusedFiles) GetFiles() []*RefusedFile {
@@ -4648,7 +4751,7 @@ type RefusedFile struct {
 
 func (x *RefusedFile) Reset() {
 	*x = RefusedFile{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[43]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4660,7 +4763,7 @@ func (x *RefusedFile) String() string {
 func (*RefusedFile) ProtoMessage() {}
 
 func (x *RefusedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[43]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4673,7 +4776,7 @@ func (x *RefusedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedFile.ProtoReflect.Descriptor instead.
 func (*RefusedFile) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{43}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RefusedFile) GetPath() string {
@@ -4714,7 +4817,7 @@ type RebaseRequest struct {
 
 func (x *RebaseRequest) Reset() {
 	*x = RebaseRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[44]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4726,7 +4829,7 @@ func (x *RebaseRequest) String() string {
 func (*RebaseRequest) ProtoMessage() {}
 
 func (x *RebaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[44]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4739,7 +4842,7 @@ func (x *RebaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebaseRequest.ProtoReflect.Descriptor instead.
 func (*RebaseRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{44}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RebaseRequest) GetContextId() string {
@@ -4788,7 +4891,7 @@ type RebaseResponse struct {
 
 func (x *RebaseResponse) Reset() {
 	*x = RebaseResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[45]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4800,7 +4903,7 @@ func (x *RebaseResponse) String() string {
 func (*RebaseResponse) ProtoMessage() {}
 
 func (x *RebaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[45]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4813,7 +4916,7 @@ func (x *RebaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebaseResponse.ProtoReflect.Descriptor instead.
 func (*RebaseResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{45}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RebaseResponse) GetJournalId() int64 {
@@ -4869,7 +4972,7 @@ type RecordedConflict struct {
 
 func (x *RecordedConflict) Reset() {
 	*x = RecordedConflict{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[46]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4881,7 +4984,7 @@ func (x *RecordedConflict) String() string {
 func (*RecordedConflict) ProtoMessage() {}
 
 func (x *RecordedConflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[46]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4894,7 +4997,7 @@ func (x *RecordedConflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordedConflict.ProtoReflect.Descriptor instead.
 func (*RecordedConflict) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{46}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RecordedConflict) GetPath() string {
@@ -4964,7 +5067,7 @@ type ListConflictsRequest struct {
 
 func (x *ListConflictsRequest) Reset() {
 	*x = ListConflictsRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[47]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4976,7 +5079,7 @@ func (x *ListConflictsRequest) String() string {
 func (*ListConflictsRequest) ProtoMessage() {}
 
 func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[47]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4989,7 +5092,7 @@ func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsRequest.ProtoReflect.Descriptor instead.
 func (*ListConflictsRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{47}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListConflictsRequest) GetContextId() string {
@@ -5010,7 +5113,7 @@ type ListConflictsResponse struct {
 
 func (x *ListConflictsResponse) Reset() {
 	*x = ListConflictsResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[48]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5022,7 +5125,7 @@ func (x *ListConflictsResponse) String() string {
 func (*ListConflictsResponse) ProtoMessage() {}
 
 func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[48]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5035,7 +5138,7 @@ func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsResponse.ProtoReflect.Descriptor instead.
 func (*ListConflictsResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{48}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListConflictsResponse) GetConflicts() []*RecordedConflict {
@@ -5067,7 +5170,7 @@ type ResolveConflictRequest struct {
 
 func (x *ResolveConflictRequest) Reset() {
 	*x = ResolveConflictRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[49]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5079,7 +5182,7 @@ func (x *ResolveConflictRequest) String() string {
 func (*ResolveConflictRequest) ProtoMessage() {}
 
 func (x *ResolveConflictRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[49]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5092,7 +5195,7 @@ func (x *ResolveConflictRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveConflictRequest.ProtoReflect.Descriptor instead.
 func (*ResolveConflictRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{49}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ResolveConflictRequest) GetContextId() string {
@@ -5150,7 +5253,7 @@ type ResolveConflictResponse struct {
 
 func (x *ResolveConflictResponse) Reset() {
 	*x = ResolveConflictResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[50]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5162,7 +5265,7 @@ func (x *ResolveConflictResponse) String() string {
 func (*ResolveConflictResponse) ProtoMessage() {}
 
 func (x *ResolveConflictResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[50]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5175,7 +5278,7 @@ func (x *ResolveConflictResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveConflictResponse.ProtoReflect.Descriptor instead.
 func (*ResolveConflictResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{50}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ResolveConflictResponse) GetJournalId() int64 {
@@ -5284,7 +5387,7 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x13ListChangesResponse\x12*\n" +
 	"\x06change\x18\x01 \x01(\v2\x10.ctxfs.v1.ChangeH\x00R\x06change\x124\n" +
 	"\asummary\x18\x02 \x01(\v2\x18.ctxfs.v1.ChangesSummaryH\x00R\asummaryB\a\n" +
-	"\x05event\"\xbd\x02\n" +
+	"\x05event\"\x88\x03\n" +
 	"\x0eChangesSummary\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x18\n" +
 	"\achanges\x18\x02 \x01(\x05R\achanges\x12\x1f\n" +
@@ -5297,7 +5400,20 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\n" +
 	"unresolved\x18\b \x01(\x05R\n" +
 	"unresolved\x12=\n" +
-	"\x0eother_contexts\x18\t \x03(\v2\x16.ctxfs.v1.OtherContextR\rotherContexts\"\x7f\n" +
+	"\x0eother_contexts\x18\t \x03(\v2\x16.ctxfs.v1.OtherContextR\rotherContexts\x12*\n" +
+	"\x04gone\x18\n" +
+	" \x03(\v2\x16.ctxfs.v1.GoneDecisionR\x04gone\x12\x1d\n" +
+	"\n" +
+	"gone_count\x18\v \x01(\x05R\tgoneCount\"\xd8\x01\n" +
+	"\fGoneDecision\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
+	"\braw_path\x18\x02 \x01(\fR\arawPath\x12.\n" +
+	"\bdecision\x18\x03 \x01(\x0e2\x12.ctxfs.v1.DecisionR\bdecision\x12\x14\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\x12\x1d\n" +
+	"\n" +
+	"decided_ns\x18\x05 \x01(\x03R\tdecidedNs\x12\x18\n" +
+	"\acomment\x18\x06 \x01(\tR\acomment\x12\x1a\n" +
+	"\breplaced\x18\a \x01(\bR\breplaced\"\x7f\n" +
 	"\fOtherContext\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x14\n" +
@@ -5486,14 +5602,12 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12\x17\n" +
 	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x12/\n" +
-	"\x06commit\x18\x03 \x01(\v2\x17.ctxfs.v1.CommitOptionsR\x06commit\"\xda\x01\n" +
+	"\x06commit\x18\x03 \x01(\v2\x17.ctxfs.v1.CommitOptionsR\x06commit\"\x86\x01\n" +
 	"\fUndoResponse\x12\x1d\n" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12+\n" +
 	"\x05files\x18\x02 \x03(\v2\x15.ctxfs.v1.AppliedFileR\x05files\x12*\n" +
-	"\acommits\x18\x03 \x03(\v2\x10.ctxfs.v1.CommitR\acommits\x12,\n" +
-	"\bleft_out\x18\x04 \x03(\v2\x11.ctxfs.v1.LeftOutR\aleftOut\x12$\n" +
-	"\x0eleft_out_count\x18\x05 \x01(\x05R\fleftOutCount\"w\n" +
+	"\acommits\x18\x03 \x03(\v2\x10.ctxfs.v1.CommitR\acommits\"w\n" +
 	"\fRefusedFiles\x12+\n" +
 	"\x05files\x18\x01 \x03(\v2\x15.ctxfs.v1.RefusedFileR\x05files\x12\x1d\n" +
 	"\n" +
@@ -5681,7 +5795,7 @@ func file_ctxfs_v1_review_proto_rawDescGZIP() []byte {
 }
 
 var file_ctxfs_v1_review_proto_enumTypes = make([]protoimpl.EnumInfo, 15)
-var file_ctxfs_v1_review_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_ctxfs_v1_review_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_ctxfs_v1_review_proto_goTypes = []any{
 	(ChangeKind)(0),                 // 0: ctxfs.v1.ChangeKind
 	(ContentKind)(0),                // 1: ctxfs.v1.ContentKind
@@ -5709,49 +5823,50 @@ var file_ctxfs_v1_review_proto_goTypes = []any{
 	(*ListChangesRequest)(nil),      // 23: ctxfs.v1.ListChangesRequest
 	(*ListChangesResponse)(nil),     // 24: ctxfs.v1.ListChangesResponse
 	(*ChangesSummary)(nil),          // 25: ctxfs.v1.ChangesSummary
-	(*OtherContext)(nil),            // 26: ctxfs.v1.OtherContext
-	(*GetDiffRequest)(nil),          // 27: ctxfs.v1.GetDiffRequest
-	(*Against)(nil),                 // 28: ctxfs.v1.Against
-	(*GetDiffResponse)(nil),         // 29: ctxfs.v1.GetDiffResponse
-	(*ReadVersionRequest)(nil),      // 30: ctxfs.v1.ReadVersionRequest
-	(*ReadVersionResponse)(nil),     // 31: ctxfs.v1.ReadVersionResponse
-	(*GetReviewRequest)(nil),        // 32: ctxfs.v1.GetReviewRequest
-	(*GetReviewResponse)(nil),       // 33: ctxfs.v1.GetReviewResponse
-	(*WatchReviewRequest)(nil),      // 34: ctxfs.v1.WatchReviewRequest
-	(*WatchReviewResponse)(nil),     // 35: ctxfs.v1.WatchReviewResponse
-	(*SubmitReviewRequest)(nil),     // 36: ctxfs.v1.SubmitReviewRequest
-	(*SubmitReviewResponse)(nil),    // 37: ctxfs.v1.SubmitReviewResponse
-	(*DiscardRequest)(nil),          // 38: ctxfs.v1.DiscardRequest
-	(*DiscardResponse)(nil),         // 39: ctxfs.v1.DiscardResponse
-	(*DecideRequest)(nil),           // 40: ctxfs.v1.DecideRequest
-	(*DecideResponse)(nil),          // 41: ctxfs.v1.DecideResponse
-	(*ApplyRequest)(nil),            // 42: ctxfs.v1.ApplyRequest
-	(*Check)(nil),                   // 43: ctxfs.v1.Check
-	(*ApplyCheckedRequest)(nil),     // 44: ctxfs.v1.ApplyCheckedRequest
-	(*ApplyCheckedResponse)(nil),    // 45: ctxfs.v1.ApplyCheckedResponse
-	(*CheckStarted)(nil),            // 46: ctxfs.v1.CheckStarted
-	(*CheckEnded)(nil),              // 47: ctxfs.v1.CheckEnded
-	(*CommitOptions)(nil),           // 48: ctxfs.v1.CommitOptions
-	(*Commit)(nil),                  // 49: ctxfs.v1.Commit
-	(*ApplyResponse)(nil),           // 50: ctxfs.v1.ApplyResponse
-	(*AppliedFile)(nil),             // 51: ctxfs.v1.AppliedFile
-	(*ListJournalRequest)(nil),      // 52: ctxfs.v1.ListJournalRequest
-	(*ListJournalResponse)(nil),     // 53: ctxfs.v1.ListJournalResponse
-	(*JournalEntry)(nil),            // 54: ctxfs.v1.JournalEntry
-	(*UndoRequest)(nil),             // 55: ctxfs.v1.UndoRequest
-	(*UndoResponse)(nil),            // 56: ctxfs.v1.UndoResponse
-	(*RefusedFiles)(nil),            // 57: ctxfs.v1.RefusedFiles
-	(*RefusedFile)(nil),             // 58: ctxfs.v1.RefusedFile
-	(*RebaseRequest)(nil),           // 59: ctxfs.v1.RebaseRequest
-	(*RebaseResponse)(nil),          // 60: ctxfs.v1.RebaseResponse
-	(*RecordedConflict)(nil),        // 61: ctxfs.v1.RecordedConflict
-	(*ListConflictsRequest)(nil),    // 62: ctxfs.v1.ListConflictsRequest
-	(*ListConflictsResponse)(nil),   // 63: ctxfs.v1.ListConflictsResponse
-	(*ResolveConflictRequest)(nil),  // 64: ctxfs.v1.ResolveConflictRequest
-	(*ResolveConflictResponse)(nil), // 65: ctxfs.v1.ResolveConflictResponse
-	(FileType)(0),                   // 66: ctxfs.v1.FileType
-	(*Output)(nil),                  // 67: ctxfs.v1.Output
-	(*Exit)(nil),                    // 68: ctxfs.v1.Exit
+	(*GoneDecision)(nil),            // 26: ctxfs.v1.GoneDecision
+	(*OtherContext)(nil),            // 27: ctxfs.v1.OtherContext
+	(*GetDiffRequest)(nil),          // 28: ctxfs.v1.GetDiffRequest
+	(*Against)(nil),                 // 29: ctxfs.v1.Against
+	(*GetDiffResponse)(nil),         // 30: ctxfs.v1.GetDiffResponse
+	(*ReadVersionRequest)(nil),      // 31: ctxfs.v1.ReadVersionRequest
+	(*ReadVersionResponse)(nil),     // 32: ctxfs.v1.ReadVersionResponse
+	(*GetReviewRequest)(nil),        // 33: ctxfs.v1.GetReviewRequest
+	(*GetReviewResponse)(nil),       // 34: ctxfs.v1.GetReviewResponse
+	(*WatchReviewRequest)(nil),      // 35: ctxfs.v1.WatchReviewRequest
+	(*WatchReviewResponse)(nil),     // 36: ctxfs.v1.WatchReviewResponse
+	(*SubmitReviewRequest)(nil),     // 37: ctxfs.v1.SubmitReviewRequest
+	(*SubmitReviewResponse)(nil),    // 38: ctxfs.v1.SubmitReviewResponse
+	(*DiscardRequest)(nil),          // 39: ctxfs.v1.DiscardRequest
+	(*DiscardResponse)(nil),         // 40: ctxfs.v1.DiscardResponse
+	(*DecideRequest)(nil),           // 41: ctxfs.v1.DecideRequest
+	(*DecideResponse)(nil),          // 42: ctxfs.v1.DecideResponse
+	(*ApplyRequest)(nil),            // 43: ctxfs.v1.ApplyRequest
+	(*Check)(nil),                   // 44: ctxfs.v1.Check
+	(*ApplyCheckedRequest)(nil),     // 45: ctxfs.v1.ApplyCheckedRequest
+	(*ApplyCheckedResponse)(nil),    // 46: ctxfs.v1.ApplyCheckedResponse
+	(*CheckStarted)(nil),            // 47: ctxfs.v1.CheckStarted
+	(*CheckEnded)(nil),              // 48: ctxfs.v1.CheckEnded
+	(*CommitOptions)(nil),           // 49: ctxfs.v1.CommitOptions
+	(*Commit)(nil),                  // 50: ctxfs.v1.Commit
+	(*ApplyResponse)(nil),           // 51: ctxfs.v1.ApplyResponse
+	(*AppliedFile)(nil),             // 52: ctxfs.v1.AppliedFile
+	(*ListJournalRequest)(nil),      // 53: ctxfs.v1.ListJournalRequest
+	(*ListJournalResponse)(nil),     // 54: ctxfs.v1.ListJournalResponse
+	(*JournalEntry)(nil),            // 55: ctxfs.v1.JournalEntry
+	(*UndoRequest)(nil),             // 56: ctxfs.v1.UndoRequest
+	(*UndoResponse)(nil),            // 57: ctxfs.v1.UndoResponse
+	(*RefusedFiles)(nil),            // 58: ctxfs.v1.RefusedFiles
+	(*RefusedFile)(nil),             // 59: ctxfs.v1.RefusedFile
+	(*RebaseRequest)(nil),           // 60: ctxfs.v1.RebaseRequest
+	(*RebaseResponse)(nil),          // 61: ctxfs.v1.RebaseResponse
+	(*RecordedConflict)(nil),        // 62: ctxfs.v1.RecordedConflict
+	(*ListConflictsRequest)(nil),    // 63: ctxfs.v1.ListConflictsRequest
+	(*ListConflictsResponse)(nil),   // 64: ctxfs.v1.ListConflictsResponse
+	(*ResolveConflictRequest)(nil),  // 65: ctxfs.v1.ResolveConflictRequest
+	(*ResolveConflictResponse)(nil), // 66: ctxfs.v1.ResolveConflictResponse
+	(FileType)(0),                   // 67: ctxfs.v1.FileType
+	(*Output)(nil),                  // 68: ctxfs.v1.Output
+	(*Exit)(nil),                    // 69: ctxfs.v1.Exit
 }
 var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	0,  // 0: ctxfs.v1.Change.kind:type_name -> ctxfs.v1.ChangeKind
@@ -5759,103 +5874,104 @@ var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	16, // 2: ctxfs.v1.Change.before:type_name -> ctxfs.v1.FileVersion
 	16, // 3: ctxfs.v1.Change.after:type_name -> ctxfs.v1.FileVersion
 	2,  // 4: ctxfs.v1.Change.decision:type_name -> ctxfs.v1.Decision
-	66, // 5: ctxfs.v1.FileVersion.type:type_name -> ctxfs.v1.FileType
+	67, // 5: ctxfs.v1.FileVersion.type:type_name -> ctxfs.v1.FileType
 	18, // 6: ctxfs.v1.Hunk.lines:type_name -> ctxfs.v1.DiffLine
 	2,  // 7: ctxfs.v1.Hunk.decision:type_name -> ctxfs.v1.Decision
 	4,  // 8: ctxfs.v1.DiffLine.kind:type_name -> ctxfs.v1.LineKind
 	21, // 9: ctxfs.v1.Selection.changes:type_name -> ctxfs.v1.SelectedChanges
 	22, // 10: ctxfs.v1.SelectedChanges.changes:type_name -> ctxfs.v1.SelectedChange
-	28, // 11: ctxfs.v1.ListChangesRequest.against:type_name -> ctxfs.v1.Against
+	29, // 11: ctxfs.v1.ListChangesRequest.against:type_name -> ctxfs.v1.Against
 	15, // 12: ctxfs.v1.ListChangesResponse.change:type_name -> ctxfs.v1.Change
 	25, // 13: ctxfs.v1.ListChangesResponse.summary:type_name -> ctxfs.v1.ChangesSummary
-	26, // 14: ctxfs.v1.ChangesSummary.other_contexts:type_name -> ctxfs.v1.OtherContext
-	5,  // 15: ctxfs.v1.GetDiffRequest.form:type_name -> ctxfs.v1.DiffForm
-	28, // 16: ctxfs.v1.GetDiffRequest.against:type_name -> ctxfs.v1.Against
-	15, // 17: ctxfs.v1.GetDiffResponse.change:type_name -> ctxfs.v1.Change
-	17, // 18: ctxfs.v1.GetDiffResponse.hunk:type_name -> ctxfs.v1.Hunk
-	25, // 19: ctxfs.v1.GetDiffResponse.summary:type_name -> ctxfs.v1.ChangesSummary
-	6,  // 20: ctxfs.v1.ReadVersionRequest.version:type_name -> ctxfs.v1.Version
-	16, // 21: ctxfs.v1.ReadVersionResponse.version:type_name -> ctxfs.v1.FileVersion
-	3,  // 22: ctxfs.v1.GetReviewResponse.state:type_name -> ctxfs.v1.ReviewState
-	25, // 23: ctxfs.v1.GetReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
-	7,  // 24: ctxfs.v1.WatchReviewResponse.event:type_name -> ctxfs.v1.ReviewEvent
-	25, // 25: ctxfs.v1.SubmitReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
-	19, // 26: ctxfs.v1.DiscardRequest.selection:type_name -> ctxfs.v1.Selection
-	20, // 27: ctxfs.v1.DiscardResponse.left_out:type_name -> ctxfs.v1.LeftOut
-	19, // 28: ctxfs.v1.DecideRequest.selection:type_name -> ctxfs.v1.Selection
-	2,  // 29: ctxfs.v1.DecideRequest.decision:type_name -> ctxfs.v1.Decision
-	20, // 30: ctxfs.v1.DecideResponse.left_out:type_name -> ctxfs.v1.LeftOut
-	19, // 31: ctxfs.v1.ApplyRequest.selection:type_name -> ctxfs.v1.Selection
-	8,  // 32: ctxfs.v1.ApplyRequest.target:type_name -> ctxfs.v1.ApplyTarget
-	48, // 33: ctxfs.v1.ApplyRequest.commit:type_name -> ctxfs.v1.CommitOptions
-	42, // 34: ctxfs.v1.ApplyCheckedRequest.apply:type_name -> ctxfs.v1.ApplyRequest
-	43, // 35: ctxfs.v1.ApplyCheckedRequest.checks:type_name -> ctxfs.v1.Check
-	46, // 36: ctxfs.v1.ApplyCheckedResponse.started:type_name -> ctxfs.v1.CheckStarted
-	67, // 37: ctxfs.v1.ApplyCheckedResponse.output:type_name -> ctxfs.v1.Output
-	47, // 38: ctxfs.v1.ApplyCheckedResponse.ended:type_name -> ctxfs.v1.CheckEnded
-	50, // 39: ctxfs.v1.ApplyCheckedResponse.applied:type_name -> ctxfs.v1.ApplyResponse
-	68, // 40: ctxfs.v1.CheckEnded.exit:type_name -> ctxfs.v1.Exit
-	9,  // 41: ctxfs.v1.CommitOptions.hooks:type_name -> ctxfs.v1.CommitHooks
-	51, // 42: ctxfs.v1.ApplyResponse.files:type_name -> ctxfs.v1.AppliedFile
-	49, // 43: ctxfs.v1.ApplyResponse.commits:type_name -> ctxfs.v1.Commit
-	20, // 44: ctxfs.v1.ApplyResponse.left_out:type_name -> ctxfs.v1.LeftOut
-	10, // 45: ctxfs.v1.AppliedFile.kind:type_name -> ctxfs.v1.AppliedKind
-	54, // 46: ctxfs.v1.ListJournalResponse.entries:type_name -> ctxfs.v1.JournalEntry
-	11, // 47: ctxfs.v1.JournalEntry.kind:type_name -> ctxfs.v1.JournalKind
-	51, // 48: ctxfs.v1.JournalEntry.files:type_name -> ctxfs.v1.AppliedFile
-	49, // 49: ctxfs.v1.JournalEntry.commits:type_name -> ctxfs.v1.Commit
-	48, // 50: ctxfs.v1.UndoRequest.commit:type_name -> ctxfs.v1.CommitOptions
-	51, // 51: ctxfs.v1.UndoResponse.files:type_name -> ctxfs.v1.AppliedFile
-	49, // 52: ctxfs.v1.UndoResponse.commits:type_name -> ctxfs.v1.Commit
-	20, // 53: ctxfs.v1.UndoResponse.left_out:type_name -> ctxfs.v1.LeftOut
-	58, // 54: ctxfs.v1.RefusedFiles.files:type_name -> ctxfs.v1.RefusedFile
-	12, // 55: ctxfs.v1.RefusedFile.kind:type_name -> ctxfs.v1.ConflictKind
-	13, // 56: ctxfs.v1.RebaseRequest.on_conflict:type_name -> ctxfs.v1.OnConflict
-	51, // 57: ctxfs.v1.RebaseResponse.files:type_name -> ctxfs.v1.AppliedFile
-	61, // 58: ctxfs.v1.RebaseResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
-	22, // 59: ctxfs.v1.RebaseResponse.stale:type_name -> ctxfs.v1.SelectedChange
-	12, // 60: ctxfs.v1.RecordedConflict.kind:type_name -> ctxfs.v1.ConflictKind
-	16, // 61: ctxfs.v1.RecordedConflict.base:type_name -> ctxfs.v1.FileVersion
-	16, // 62: ctxfs.v1.RecordedConflict.context:type_name -> ctxfs.v1.FileVersion
-	16, // 63: ctxfs.v1.RecordedConflict.workspace:type_name -> ctxfs.v1.FileVersion
-	61, // 64: ctxfs.v1.ListConflictsResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
-	14, // 65: ctxfs.v1.ResolveConflictRequest.resolution:type_name -> ctxfs.v1.Resolution
-	51, // 66: ctxfs.v1.ResolveConflictResponse.file:type_name -> ctxfs.v1.AppliedFile
-	23, // 67: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
-	27, // 68: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
-	30, // 69: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
-	32, // 70: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
-	34, // 71: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
-	36, // 72: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
-	38, // 73: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
-	40, // 74: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
-	42, // 75: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
-	44, // 76: ctxfs.v1.ReviewService.ApplyChecked:input_type -> ctxfs.v1.ApplyCheckedRequest
-	52, // 77: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
-	55, // 78: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
-	59, // 79: ctxfs.v1.ReviewService.Rebase:input_type -> ctxfs.v1.RebaseRequest
-	62, // 80: ctxfs.v1.ReviewService.ListConflicts:input_type -> ctxfs.v1.ListConflictsRequest
-	64, // 81: ctxfs.v1.ReviewService.ResolveConflict:input_type -> ctxfs.v1.ResolveConflictRequest
-	24, // 82: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
-	29, // 83: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
-	31, // 84: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
-	33, // 85: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
-	35, // 86: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
-	37, // 87: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
-	39, // 88: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
-	41, // 89: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
-	50, // 90: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
-	45, // 91: ctxfs.v1.ReviewService.ApplyChecked:output_type -> ctxfs.v1.ApplyCheckedResponse
-	53, // 92: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
-	56, // 93: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
-	60, // 94: ctxfs.v1.ReviewService.Rebase:output_type -> ctxfs.v1.RebaseResponse
-	63, // 95: ctxfs.v1.ReviewService.ListConflicts:output_type -> ctxfs.v1.ListConflictsResponse
-	65, // 96: ctxfs.v1.ReviewService.ResolveConflict:output_type -> ctxfs.v1.ResolveConflictResponse
-	82, // [82:97] is the sub-list for method output_type
-	67, // [67:82] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	27, // 14: ctxfs.v1.ChangesSummary.other_contexts:type_name -> ctxfs.v1.OtherContext
+	26, // 15: ctxfs.v1.ChangesSummary.gone:type_name -> ctxfs.v1.GoneDecision
+	2,  // 16: ctxfs.v1.GoneDecision.decision:type_name -> ctxfs.v1.Decision
+	5,  // 17: ctxfs.v1.GetDiffRequest.form:type_name -> ctxfs.v1.DiffForm
+	29, // 18: ctxfs.v1.GetDiffRequest.against:type_name -> ctxfs.v1.Against
+	15, // 19: ctxfs.v1.GetDiffResponse.change:type_name -> ctxfs.v1.Change
+	17, // 20: ctxfs.v1.GetDiffResponse.hunk:type_name -> ctxfs.v1.Hunk
+	25, // 21: ctxfs.v1.GetDiffResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	6,  // 22: ctxfs.v1.ReadVersionRequest.version:type_name -> ctxfs.v1.Version
+	16, // 23: ctxfs.v1.ReadVersionResponse.version:type_name -> ctxfs.v1.FileVersion
+	3,  // 24: ctxfs.v1.GetReviewResponse.state:type_name -> ctxfs.v1.ReviewState
+	25, // 25: ctxfs.v1.GetReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	7,  // 26: ctxfs.v1.WatchReviewResponse.event:type_name -> ctxfs.v1.ReviewEvent
+	25, // 27: ctxfs.v1.SubmitReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	19, // 28: ctxfs.v1.DiscardRequest.selection:type_name -> ctxfs.v1.Selection
+	20, // 29: ctxfs.v1.DiscardResponse.left_out:type_name -> ctxfs.v1.LeftOut
+	19, // 30: ctxfs.v1.DecideRequest.selection:type_name -> ctxfs.v1.Selection
+	2,  // 31: ctxfs.v1.DecideRequest.decision:type_name -> ctxfs.v1.Decision
+	20, // 32: ctxfs.v1.DecideResponse.left_out:type_name -> ctxfs.v1.LeftOut
+	19, // 33: ctxfs.v1.ApplyRequest.selection:type_name -> ctxfs.v1.Selection
+	8,  // 34: ctxfs.v1.ApplyRequest.target:type_name -> ctxfs.v1.ApplyTarget
+	49, // 35: ctxfs.v1.ApplyRequest.commit:type_name -> ctxfs.v1.CommitOptions
+	43, // 36: ctxfs.v1.ApplyCheckedRequest.apply:type_name -> ctxfs.v1.ApplyRequest
+	44, // 37: ctxfs.v1.ApplyCheckedRequest.checks:type_name -> ctxfs.v1.Check
+	47, // 38: ctxfs.v1.ApplyCheckedResponse.started:type_name -> ctxfs.v1.CheckStarted
+	68, // 39: ctxfs.v1.ApplyCheckedResponse.output:type_name -> ctxfs.v1.Output
+	48, // 40: ctxfs.v1.ApplyCheckedResponse.ended:type_name -> ctxfs.v1.CheckEnded
+	51, // 41: ctxfs.v1.ApplyCheckedResponse.applied:type_name -> ctxfs.v1.ApplyResponse
+	69, // 42: ctxfs.v1.CheckEnded.exit:type_name -> ctxfs.v1.Exit
+	9,  // 43: ctxfs.v1.CommitOptions.hooks:type_name -> ctxfs.v1.CommitHooks
+	52, // 44: ctxfs.v1.ApplyResponse.files:type_name -> ctxfs.v1.AppliedFile
+	50, // 45: ctxfs.v1.ApplyResponse.commits:type_name -> ctxfs.v1.Commit
+	20, // 46: ctxfs.v1.ApplyResponse.left_out:type_name -> ctxfs.v1.LeftOut
+	10, // 47: ctxfs.v1.AppliedFile.kind:type_name -> ctxfs.v1.AppliedKind
+	55, // 48: ctxfs.v1.ListJournalResponse.entries:type_name -> ctxfs.v1.JournalEntry
+	11, // 49: ctxfs.v1.JournalEntry.kind:type_name -> ctxfs.v1.JournalKind
+	52, // 50: ctxfs.v1.JournalEntry.files:type_name -> ctxfs.v1.AppliedFile
+	50, // 51: ctxfs.v1.JournalEntry.commits:type_name -> ctxfs.v1.Commit
+	49, // 52: ctxfs.v1.UndoRequest.commit:type_name -> ctxfs.v1.CommitOptions
+	52, // 53: ctxfs.v1.UndoResponse.files:type_name -> ctxfs.v1.AppliedFile
+	50, // 54: ctxfs.v1.UndoResponse.commits:type_name -> ctxfs.v1.Commit
+	59, // 55: ctxfs.v1.RefusedFiles.files:type_name -> ctxfs.v1.RefusedFile
+	12, // 56: ctxfs.v1.RefusedFile.kind:type_name -> ctxfs.v1.ConflictKind
+	13, // 57: ctxfs.v1.RebaseRequest.on_conflict:type_name -> ctxfs.v1.OnConflict
+	52, // 58: ctxfs.v1.RebaseResponse.files:type_name -> ctxfs.v1.AppliedFile
+	62, // 59: ctxfs.v1.RebaseResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
+	22, // 60: ctxfs.v1.RebaseResponse.stale:type_name -> ctxfs.v1.SelectedChange
+	12, // 61: ctxfs.v1.RecordedConflict.kind:type_name -> ctxfs.v1.ConflictKind
+	16, // 62: ctxfs.v1.RecordedConflict.base:type_name -> ctxfs.v1.FileVersion
+	16, // 63: ctxfs.v1.RecordedConflict.context:type_name -> ctxfs.v1.FileVersion
+	16, // 64: ctxfs.v1.RecordedConflict.workspace:type_name -> ctxfs.v1.FileVersion
+	62, // 65: ctxfs.v1.ListConflictsResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
+	14, // 66: ctxfs.v1.ResolveConflictRequest.resolution:type_name -> ctxfs.v1.Resolution
+	52, // 67: ctxfs.v1.ResolveConflictResponse.file:type_name -> ctxfs.v1.AppliedFile
+	23, // 68: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
+	28, // 69: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
+	31, // 70: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
+	33, // 71: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
+	35, // 72: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
+	37, // 73: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
+	39, // 74: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
+	41, // 75: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
+	43, // 76: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
+	45, // 77: ctxfs.v1.ReviewService.ApplyChecked:input_type -> ctxfs.v1.ApplyCheckedRequest
+	53, // 78: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
+	56, // 79: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
+	60, // 80: ctxfs.v1.ReviewService.Rebase:input_type -> ctxfs.v1.RebaseRequest
+	63, // 81: ctxfs.v1.ReviewService.ListConflicts:input_type -> ctxfs.v1.ListConflictsRequest
+	65, // 82: ctxfs.v1.ReviewService.ResolveConflict:input_type -> ctxfs.v1.ResolveConflictRequest
+	24, // 83: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
+	30, // 84: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
+	32, // 85: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
+	34, // 86: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
+	36, // 87: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
+	38, // 88: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
+	40, // 89: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
+	42, // 90: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
+	51, // 91: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
+	46, // 92: ctxfs.v1.ReviewService.ApplyChecked:output_type -> ctxfs.v1.ApplyCheckedResponse
+	54, // 93: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
+	57, // 94: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
+	61, // 95: ctxfs.v1.ReviewService.Rebase:output_type -> ctxfs.v1.RebaseResponse
+	64, // 96: ctxfs.v1.ReviewService.ListConflicts:output_type -> ctxfs.v1.ListConflictsResponse
+	66, // 97: ctxfs.v1.ReviewService.ResolveConflict:output_type -> ctxfs.v1.ResolveConflictResponse
+	83, // [83:98] is the sub-list for method output_type
+	68, // [68:83] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_review_proto_init() }
@@ -5876,19 +5992,19 @@ func file_ctxfs_v1_review_proto_init() {
 		(*ListChangesResponse_Change)(nil),
 		(*ListChangesResponse_Summary)(nil),
 	}
-	file_ctxfs_v1_review_proto_msgTypes[13].OneofWrappers = []any{
+	file_ctxfs_v1_review_proto_msgTypes[14].OneofWrappers = []any{
 		(*Against_Workspace)(nil),
 		(*Against_Revision)(nil),
 		(*Against_Snapshot)(nil),
 		(*Against_ContextId)(nil),
 	}
-	file_ctxfs_v1_review_proto_msgTypes[14].OneofWrappers = []any{
+	file_ctxfs_v1_review_proto_msgTypes[15].OneofWrappers = []any{
 		(*GetDiffResponse_Change)(nil),
 		(*GetDiffResponse_Hunk)(nil),
 		(*GetDiffResponse_Text)(nil),
 		(*GetDiffResponse_Summary)(nil),
 	}
-	file_ctxfs_v1_review_proto_msgTypes[30].OneofWrappers = []any{
+	file_ctxfs_v1_review_proto_msgTypes[31].OneofWrappers = []any{
 		(*ApplyCheckedResponse_Started)(nil),
 		(*ApplyCheckedResponse_Output)(nil),
 		(*ApplyCheckedResponse_Ended)(nil),
@@ -5900,7 +6016,7 @@ func file_ctxfs_v1_review_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_review_proto_rawDesc), len(file_ctxfs_v1_review_proto_rawDesc)),
 			NumEnums:      15,
-			NumMessages:   51,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

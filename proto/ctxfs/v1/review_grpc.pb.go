@@ -77,7 +77,7 @@ type ReviewServiceClient interface {
 	// Puts the base's content back into the context, for the selected changes. Open handles of those files stay open.
 	Discard(ctx context.Context, in *DiscardRequest, opts ...grpc.CallOption) (*DiscardResponse, error)
 	// Approves or rejects changes, or takes a decision back. The server keeps the approved bytes: what the context holds
-	// later does not matter to Apply.
+	// later does not matter to Apply. A decision stays when the context takes the change back, or changes it: ChangesSummary.gone names it.
 	// Errors: BARRED_PATH, EBUSY (another program was writing the file).
 	Decide(ctx context.Context, in *DecideRequest, opts ...grpc.CallOption) (*DecideResponse, error)
 	// Merges approved changes into the workspace. Either all of them are applied or none is. The workspace's other content stays: a file that changed
@@ -384,7 +384,7 @@ type ReviewServiceServer interface {
 	// Puts the base's content back into the context, for the selected changes. Open handles of those files stay open.
 	Discard(context.Context, *DiscardRequest) (*DiscardResponse, error)
 	// Approves or rejects changes, or takes a decision back. The server keeps the approved bytes: what the context holds
-	// later does not matter to Apply.
+	// later does not matter to Apply. A decision stays when the context takes the change back, or changes it: ChangesSummary.gone names it.
 	// Errors: BARRED_PATH, EBUSY (another program was writing the file).
 	Decide(context.Context, *DecideRequest) (*DecideResponse, error)
 	// Merges approved changes into the workspace. Either all of them are applied or none is. The workspace's other content stays: a file that changed

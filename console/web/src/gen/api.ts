@@ -491,6 +491,14 @@ export interface ChangesSummary {
   /** How many of the paths the workspace has changed since. */
   drifted?: number;
   /**
+   * Decisions that no listed change shows, by path, the first 100: the context does not have the change any more, or has another one of the path. Apply
+   * writes what was approved all the same. Decide with DECISION_REJECTED, or DECISION_UNSPECIFIED, and the path withdraws the decision. Only
+   * those at and below the paths of the request. Set by ListChanges, GetDiff and GetReview, without against and journal_id.
+   */
+  gone?: GoneDecision[];
+  /** How many such decisions there are. */
+  goneCount?: number;
+  /**
    * Other contexts that change some of the same paths, those with the most paths first, at most 100. It says what they changed when their changes were
    * listed last: no other context is read. Always empty for a panel's own changes.
    */
@@ -2120,6 +2128,27 @@ export interface GlobSummary {
   truncated?: boolean;
   /** Directories that could not be read. */
   unreadable?: string;
+}
+
+/** A decision that no change shows. */
+export interface GoneDecision {
+  /** Who decided: a panel, or "host". Always empty for a panel's own changes. */
+  actor?: string;
+  /** The reviewer's remark. */
+  comment?: string;
+  /** When, ns since the epoch. */
+  decidedNs?: string;
+  /** The decision. DECISION_APPROVED if a part of the former change is approved. */
+  decision?: Decision;
+  /** The path, absolute in the context. */
+  path?: string;
+  /** Takes path's place when it is not UTF-8. */
+  rawPath?: string;
+  /**
+   * The context has another change of the path, on which nothing is decided, or other hunks. Only approvals are named then. A new decision on the whole
+   * change takes the place of this one.
+   */
+  replaced?: boolean;
 }
 
 /** Matches in a file. */
