@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ctxfs/ctxfs/fserr"
 )
@@ -167,6 +168,9 @@ func (d *Draft) onHead() (err error) {
 	d.Ref = "HEAD"
 	if target, ok := strings.CutPrefix(d.head, "ref: "); ok {
 		d.Ref = strings.TrimSpace(target)
+	}
+	if !utf8.ValidString(d.Ref) {
+		return l.broken(otherRef(d.Ref))
 	}
 	return d.at()
 }

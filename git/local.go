@@ -71,7 +71,7 @@ func (l *Local) real(p string) (string, error) {
 		return "", err
 	}
 	if !utf8.ValidString(real) || strings.ContainsFunc(real, unicode.IsControl) {
-		return "", &fserr.Error{Code: fserr.EINVAL, Detail: "bad path: it is not UTF-8, or has control characters"}
+		return "", &fserr.Error{Code: fserr.EINVAL, Detail: "bad path: it is not UTF-8, or has control characters", Hint: "rename its folder"}
 	}
 	return real, nil
 }
@@ -312,13 +312,20 @@ func (l *Local) follow(ref string) (string, error) {
 			return value, err
 		}
 		target, ok := strings.CutPrefix(value, "ref: ")
-		target = strings.TrimSpace(target)
+		if target = strings.TrimSpace(target); ok && !utf8.ValidString(target) {
+			return "", otherRef(target)
+		}
 		if !ok || !strings.HasPrefix(target, "refs/") || CheckRef(target) != nil {
 			return "", &fserr.Error{Code: fserr.EINVAL, Detail: "its ref " + ref + " is damaged"}
 		}
 		ref = target
 	}
 	return "", &fserr.Error{Code: fserr.EINVAL, Detail: "its refs name one another in a circle"}
+}
+
+// otherRef refuses what HEAD leads to and is not UTF-8.
+func otherRef(ref string) error {
+	return &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("its HEAD is %q, which is not UTF-8", ref), Hint: "rename that branch with git branch -m"}
 }
 
 // ref reads one ref: an ID, or "ref: " and another one's name.

@@ -175,6 +175,39 @@ type line struct {
 	TargetB string `json:"lb,omitempty"`
 }
 
+// repositoryLine is a Repository on disk. A path or branch that is not UTF-8 is base64 in its second field. Others are as without these fields:
+// the digest of a layer is one of its manifest.
+type repositoryLine struct {
+	plainRepository
+	PathB   string `json:"pb,omitempty"`
+	BranchB string `json:"bb,omitempty"`
+}
+
+// plainRepository is a Repository without methods.
+type plainRepository Repository
+
+// MarshalJSON implements json.Marshaler.
+func (r Repository) MarshalJSON() ([]byte, error) {
+	out := repositoryLine{plainRepository: plainRepository(r)}
+	out.Path, out.PathB = split(r.Path)
+	out.Branch, out.BranchB = split(r.Branch)
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *Repository) UnmarshalJSON(data []byte) (err error) {
+	var in repositoryLine
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	if in.Path, err = join(in.Path, in.PathB); err != nil {
+		return err
+	}
+	in.Branch, err = join(in.Branch, in.BranchB)
+	*r = Repository(in.plainRepository)
+	return err
+}
+
 func split(s string) (text, b64 string) {
 	if utf8.ValidString(s) {
 		return s, ""
