@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
@@ -211,6 +212,9 @@ func (a *app) value(field protoreflect.FieldDescriptor, text string) (any, error
 		err := json.Unmarshal([]byte(content), &v)
 		return v, asUsage(field, err)
 	case protoreflect.StringKind, protoreflect.EnumKind:
+		if !utf8.ValidString(content) {
+			return nil, usagef("the value of %s is not UTF-8: %q; a field raw_%[1]s takes other bytes, if there is one", field.Name(), content)
+		}
 		return content, nil
 	}
 	return strings.TrimSpace(content), nil // protojson takes numbers in quotes

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -305,7 +306,15 @@ func processRow(p *ctxfsv1.Process) []string {
 		}
 	}
 	took := end.Sub(time.Unix(0, p.GetStartedNs())).Round(100 * time.Millisecond)
-	return []string{p.GetProcessId(), cmp.Or(p.GetName(), "-"), p.GetContextId(), state, code, took.String(), show(strings.Join(p.GetArgv(), " "))}
+	return []string{p.GetProcessId(), cmp.Or(p.GetName(), "-"), p.GetContextId(), state, code, took.String(), show(commandLine(p))}
+}
+
+// commandLine is a command with its arguments, whose bytes need not be UTF-8.
+func commandLine(p *ctxfsv1.Process) string {
+	if raw := p.GetRawArgv(); len(raw) > 0 {
+		return string(bytes.Join(raw, []byte(" ")))
+	}
+	return strings.Join(p.GetArgv(), " ")
 }
 
 func (a *app) logsCommand() *cobra.Command {

@@ -18,7 +18,7 @@ import (
 )
 
 // execShell serves a workspace in whose contexts commands run. It skips the test where they cannot.
-func execShell(t *testing.T) *shell {
+func execShell(t *testing.T, changes ...func(*server.Config)) *shell {
 	t.Helper()
 	t.Parallel()
 	ws := servertest.Workspace(t)
@@ -34,7 +34,12 @@ func execShell(t *testing.T) *shell {
 	if err := server.ExecRefusal(t.Context(), cfg, ws); err != nil {
 		t.Skip(err)
 	}
-	servertest.Start(t, ws, settings)
+	servertest.Start(t, ws, func(cfg *server.Config) {
+		settings(cfg)
+		for _, change := range changes {
+			change(cfg)
+		}
+	})
 	s := &shell{t: t, dir: ws, env: map[string]string{}}
 	s.ok("panel", "open", "panels/a")
 	return s

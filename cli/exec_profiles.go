@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -87,7 +88,7 @@ func (a *app) explainExecCommand() *cobra.Command {
 
 func (a *app) printExplanation(e *ctxfsv1.ExplainExecResponse) error {
 	rows := [][]string{
-		{"profile", e.GetProfile()}, {"user", fmt.Sprintf("%d:%d", e.GetUid(), e.GetGid())}, {"directory", e.GetDirectory()}, {"network", networkWords(e.GetNetwork())},
+		{"profile", e.GetProfile()}, {"user", fmt.Sprintf("%d:%d", e.GetUid(), e.GetGid())}, {"directory", show(cmp.Or(string(e.GetRawDirectory()), e.GetDirectory()))}, {"network", networkWords(e.GetNetwork())},
 		{"variables", strings.Join(e.GetVariables(), " ")}, {"landlock", landlockWords(e.GetLandlock())},
 	}
 	for _, l := range e.GetLimits() {

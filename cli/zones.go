@@ -156,7 +156,7 @@ func (a *app) zonesResolve(ctx context.Context, c *client.Client, args []string)
 		return err
 	}
 	if a.json {
-		return a.printJSON(object{{"contextId", args[0]}, {"path", args[1]}, {"dir", dir}})
+		return a.printJSON(object{{"contextId", args[0]}, {"path", valid(args[1])}, {"rawPath", raw(args[1])}, {"dir", valid(dir)}, {"rawDir", raw(dir)}})
 	}
 	return a.printf("%s\n", dir)
 }

@@ -3,6 +3,9 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
 
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -13,6 +16,14 @@ func (r *Review) ApplyChecked(ctx context.Context, req *ctxfsv1.ApplyCheckedRequ
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	req.Apply.ContextId = r.id
+	req.Checks = slices.Clone(req.GetChecks())
+	for i, c := range req.GetChecks() {
+		if argv, raw := rawArgv(c.GetArgv()); len(raw) > 0 {
+			c, _ = proto.Clone(c).(*ctxfsv1.Check)
+			c.Argv, c.RawArgv = argv, raw
+			req.Checks[i] = c
+		}
+	}
 	stream, err := r.c.reviews().ApplyChecked(ctx, req)
 	if err == nil {
 		err = each(stream, report)

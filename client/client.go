@@ -123,6 +123,8 @@ func (c config) dialOptions(t target, buffers *codec.Pool) []grpc.DialOption {
 	}
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
+		grpc.WithUnaryInterceptor(sayUnaryText),
+		grpc.WithStreamInterceptor(sayStreamText),
 		grpc.WithReadBufferSize(bufferSize),
 		grpc.WithWriteBufferSize(bufferSize),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage), grpc.ForceCodecV2(codec.New(buffers))),

@@ -6,11 +6,13 @@ import (
 	"io"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -63,7 +65,7 @@ func (c Exec) RunCommand(ctx context.Context, cmd *ctxfsv1.Command, report func(
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	f := &followed{report: report, req: &ctxfsv1.FollowOutputRequest{Follow: true, Blocking: true}}
-	stream, err := c.exec().Run(ctx, &ctxfsv1.RunRequest{Command: cmd})
+	stream, err := c.exec().Run(ctx, &ctxfsv1.RunRequest{Command: wireCommand(cmd)})
 	if err == nil {
 		err = each(stream, f.take)
 	}
@@ -71,6 +73,33 @@ func (c Exec) RunCommand(ctx context.Context, cmd *ctxfsv1.Command, report func(
 		err = c.resume(ctx, f, err)
 	}
 	return execError("exec", err)
+}
+
+// wireCommand returns a command as it travels: with the bytes of what is not UTF-8.
+func wireCommand(cmd *ctxfsv1.Command) *ctxfsv1.Command {
+	argv, raw := rawArgv(cmd.GetArgv())
+	if len(raw) == 0 && utf8.ValidString(cmd.GetCwd()) {
+		return cmd
+	}
+	out, _ := proto.Clone(cmd).(*ctxfsv1.Command)
+	if len(raw) > 0 {
+		out.Argv, out.RawArgv = argv, raw
+	}
+	if cwd, raw := twin(cmd.GetCwd()); len(raw) > 0 {
+		out.Cwd, out.RawCwd = cwd, raw
+	}
+	return out
+}
+
+// rawArgv returns arguments as they are, or all of them as bytes if one is not UTF-8.
+func rawArgv(argv []string) (text []string, raw [][]byte) {
+	if _, raw := rawTwins(argv); len(raw) == 0 {
+		return argv, nil
+	}
+	for _, a := range argv {
+		raw = append(raw, []byte(a))
+	}
+	return nil, raw
 }
 
 // followed is a command of RunCommand.
@@ -127,7 +156,7 @@ func (c Exec) resume(ctx context.Context, f *followed, err error) error {
 
 // StartCommand starts a command in the background.
 func (c Exec) StartCommand(ctx context.Context, cmd *ctxfsv1.Command) (*ctxfsv1.Process, error) {
-	resp, err := c.exec().Start(ctx, &ctxfsv1.StartRequest{Command: cmd})
+	resp, err := c.exec().Start(ctx, &ctxfsv1.StartRequest{Command: wireCommand(cmd)})
 	return resp.GetProcess(), execError("exec", err)
 }
 
@@ -173,7 +202,7 @@ func (c Exec) SignalProcess(ctx context.Context, processID string, signal int) e
 
 // ExplainCommand reports how a command would run.
 func (c Exec) ExplainCommand(ctx context.Context, cmd *ctxfsv1.Command) (*ctxfsv1.ExplainExecResponse, error) {
-	resp, err := c.exec().ExplainExec(ctx, &ctxfsv1.ExplainExecRequest{Command: cmd})
+	resp, err := c.exec().ExplainExec(ctx, &ctxfsv1.ExplainExecRequest{Command: wireCommand(cmd)})
 	return resp, execError("explainexec", err)
 }
 

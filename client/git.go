@@ -111,7 +111,8 @@ func (g *Git) Branches(ctx context.Context, repo string) ([]*ctxfsv1.GitBranch, 
 
 // Status lists what the context changed, in one repository or, with "", in all, at these paths and below them; all if there are none.
 func (g *Git) Status(ctx context.Context, repo string, paths ...string) (files []*ctxfsv1.GitFile, summaries []*ctxfsv1.GitSummary, err error) {
-	stream, err := g.c.git().GitStatus(ctx, &ctxfsv1.GitStatusRequest{ContextId: g.id, Repo: repo, Paths: paths})
+	text, raw := rawTwins(paths)
+	stream, err := g.c.git().GitStatus(ctx, &ctxfsv1.GitStatusRequest{ContextId: g.id, Repo: repo, Paths: text, RawPaths: raw})
 	if err != nil {
 		return nil, nil, gitError("gitstatus", err)
 	}
@@ -133,6 +134,7 @@ func (g *Git) Diff(ctx context.Context, w io.Writer, req *ctxfsv1.GitDiffRequest
 	if req.GetStagedId() == "" {
 		req.ContextId = g.id
 	}
+	moveTwins(&req.Paths, &req.RawPaths)
 	stream, err := g.c.git().GitDiff(ctx, req)
 	if err != nil {
 		return gitError("gitdiff", err)
@@ -146,6 +148,7 @@ func (g *Git) Diff(ctx context.Context, w io.Writer, req *ctxfsv1.GitDiffRequest
 // Stage makes a commit of changes. req's context is set.
 func (g *Git) Stage(ctx context.Context, req *ctxfsv1.StageRequest) (*ctxfsv1.StagedCommit, error) {
 	req.ContextId = g.id
+	moveTwins(&req.Files, &req.RawFiles)
 	out, err := g.c.git().Stage(ctx, req)
 	return out.GetStaged(), gitError("stage", err)
 }

@@ -166,7 +166,8 @@ func (r *Review) Patch(ctx context.Context, w io.Writer, req *ctxfsv1.GetDiffReq
 
 // ReadVersion writes one version of a file to w.
 func (r *Review) ReadVersion(ctx context.Context, w io.Writer, path string, version ctxfsv1.Version) (*ctxfsv1.FileVersion, error) {
-	stream, err := r.c.reviews().ReadVersion(ctx, &ctxfsv1.ReadVersionRequest{ContextId: r.id, Path: path, Version: version})
+	path, raw := twin(path)
+	stream, err := r.c.reviews().ReadVersion(ctx, &ctxfsv1.ReadVersionRequest{ContextId: r.id, Path: path, RawPath: raw, Version: version})
 	if err != nil {
 		return nil, reviewError("read", err)
 	}
@@ -229,7 +230,8 @@ const maxJournalPage = 100
 // Journal lists what Apply, Discard and Undo did, the newest first, at most limit entries. With path, only entries that touched it or
 // something below it. labelSelectors are as in ListContexts, and for hosts.
 func (r *Review) Journal(ctx context.Context, path string, limit int, labelSelectors ...string) ([]*ctxfsv1.JournalEntry, error) {
-	req := &ctxfsv1.ListJournalRequest{ContextId: r.id, Path: path, PageSize: int32(min(limit, maxJournalPage)), LabelSelectors: labelSelectors}
+	path, raw := twin(path)
+	req := &ctxfsv1.ListJournalRequest{ContextId: r.id, Path: path, RawPath: raw, PageSize: int32(min(limit, maxJournalPage)), LabelSelectors: labelSelectors}
 	var out []*ctxfsv1.JournalEntry
 	for len(out) < limit {
 		page, err := r.c.reviews().ListJournal(ctx, req)
@@ -294,6 +296,12 @@ func rawTwins(paths []string) (text []string, raw [][]byte) {
 		}
 	}
 	return text, raw
+}
+
+// moveTwins moves the paths of a request that are not UTF-8 to its raw paths.
+func moveTwins(paths *[]string, raw *[][]byte) {
+	text, twins := rawTwins(*paths)
+	*paths, *raw = text, append(*raw, twins...)
 }
 
 // SelectPatch selects the hunks of a patch.

@@ -29,8 +29,9 @@ func (c *Client) ListZones(ctx context.Context, contextID string, measure bool) 
 
 // ResolvePath returns where a path of a context is on the server's disk.
 func (c *Client) ResolvePath(ctx context.Context, contextID, path string) (string, error) {
-	r, err := c.zones().ResolvePath(ctx, &ctxfsv1.ResolvePathRequest{ContextId: contextID, Path: path})
-	return r.GetDir(), convert("realpath", err)
+	path, raw := twin(path)
+	r, err := c.zones().ResolvePath(ctx, &ctxfsv1.ResolvePathRequest{ContextId: contextID, Path: path, RawPath: raw})
+	return untwin(r.GetDir(), r.GetRawDir()), convert("realpath", err)
 }
 
 // ClearZone removes everything in a zone that is never committed, and returns how many entries it removed.

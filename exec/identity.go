@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -129,6 +130,47 @@ func sameCommand(p *Process, cmd *Command) error {
 	return &fserr.Error{
 		Code: fserr.EEXIST, Detail: fmt.Sprintf("request_id %q started process %s with another command", cmd.RequestID, p.ID), Hint: "use a new request_id for a new command",
 	}
+}
+
+// MarshalJSON has the bytes of arguments and of a working directory that are not UTF-8, which the text of JSON is. Others are as without it.
+func (c Command) MarshalJSON() ([]byte, error) {
+	out := rawCommand{command: command(c)}
+	if slices.ContainsFunc(c.Argv, func(a string) bool { return !utf8.ValidString(a) }) {
+		out.Argv = nil
+		for _, a := range c.Argv {
+			out.RawArgv = append(out.RawArgv, []byte(a))
+		}
+	}
+	if !utf8.ValidString(c.Cwd) {
+		out.Cwd, out.RawCwd = "", []byte(c.Cwd)
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON is the inverse of MarshalJSON.
+func (c *Command) UnmarshalJSON(data []byte) error {
+	var in rawCommand
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	for _, a := range in.RawArgv {
+		in.Argv = append(in.Argv, string(a))
+	}
+	if len(in.RawCwd) > 0 {
+		in.Cwd = string(in.RawCwd)
+	}
+	*c = Command(in.command)
+	return nil
+}
+
+// command is a Command without methods.
+type command Command
+
+// rawCommand is a Command as JSON has it.
+type rawCommand struct {
+	command
+	RawArgv [][]byte `json:",omitzero"`
+	RawCwd  []byte   `json:",omitzero"`
 }
 
 // digest returns a text that only equal commands have, for a record: it shows neither the environment nor the input, which may hold secrets.

@@ -58,7 +58,8 @@ type order struct {
 // launch is what init starts.
 type launch struct {
 	entry.Order
-	Dir string
+	// Dir has bytes, as Order.Argv.
+	Dir []byte
 	// Spare has init make a spare for the next command.
 	Spare bool `json:",omitempty"`
 }
@@ -289,11 +290,11 @@ func (d *initd) open(files []*os.File) (l launch, at *os.File, err error) {
 	if _, err := files[0].Seek(0, io.SeekStart); err != nil {
 		return l, nil, err
 	}
-	dir, err := unix.Open(l.Dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dir, err := unix.Open(string(l.Dir), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return l, nil, &os.PathError{Op: "chdir", Path: l.Dir, Err: err}
+		return l, nil, &os.PathError{Op: "chdir", Path: string(l.Dir), Err: err}
 	}
-	return l, os.NewFile(uintptr(dir), l.Dir), nil
+	return l, os.NewFile(uintptr(dir), string(l.Dir)), nil
 }
 
 // killedCode is the exit code of a command that was killed.

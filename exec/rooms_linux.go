@@ -417,7 +417,7 @@ func (m *member) begin(user User, l *plumbing) error {
 	spare := cmp.Or(p.cmd.Limits.Processes, defaultProcesses) >= leastForSpare
 	limits := p.cmd.Limits
 	limits.Processes = cmp.Or(limits.Processes, defaultProcesses) + processesBeside // the kernel counts the threads of init, too
-	spec, err := json.Marshal(launch{entry.Order{Step: limits.step(), Argv: p.cmd.Argv}, p.dir, spare})
+	spec, err := json.Marshal(launch{entry.OrderOf(limits.step(), p.cmd.Argv...), []byte(p.dir), spare})
 	if err != nil {
 		return err
 	}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/exec"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 )
 
 // What a command needs of the server while it runs: to be paused for a fork, the quota of its context, and checkpoints.
@@ -145,7 +147,7 @@ func (p remoteCheckpoint) End(ctx context.Context, argv []string) (done exec.Rec
 			break
 		}
 	}
-	_, err = p.link.call(ctx, opRecord, recording{p.id, argv}, &done)
+	_, err = p.link.call(ctx, opRecord, recording{p.id, []string{fserrpb.Valid(strings.Join(argv, " "))}}, &done) // the text of JSON is UTF-8
 	return done, err
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/ctxfs/ctxfs/internal/method"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"github.com/ctxfs/ctxfs/server/services"
 )
 
 // auditLog records changes: a line of JSON, without content, for each call that may change something. The kernel has the line before
@@ -144,7 +145,7 @@ func (e *auditEntry) describe(c *call, req, resp any) {
 	}
 	if r, ok := req.(interface{ GetCommand() *ctxfsv1.Command }); ok {
 		req = r.GetCommand()
-		defer func() { e.Name = fserrpb.Printable(strings.Join(r.GetCommand().GetArgv(), " ")) }()
+		defer func() { e.Name = fserrpb.Printable(strings.Join(services.Argv(r.GetCommand()), " ")) }()
 	}
 	if m, ok := req.(proto.Message); ok {
 		e.Path, e.Dest = textOf(m, "path", "raw_path", "prefix", "raw_prefix"), textOf(m, "dest", "raw_dest", "target", "raw_target")

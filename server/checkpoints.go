@@ -7,6 +7,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/exec"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/review"
 )
 
@@ -55,7 +56,7 @@ const (
 // End implements exec.Checkpoint.
 func (c *checkpoint) End(ctx context.Context, argv []string) (exec.Recorded, error) {
 	defer c.others.Stop()
-	command := strings.ToValidUTF8(strings.Join(argv, " "), "\uFFFD")
+	command := fserrpb.Valid(strings.Join(argv, " "))
 	command = strings.ToValidUTF8(command[:min(len(command), maxCommandLine)], "")
 	done, err := c.reviews.Record(ctx, c.before, "host", command, func(p review.Path) bool { return c.others.Has(path.Join(c.into, string(p))) })
 	out := exec.Recorded{Entry: done.Entry}
@@ -68,7 +69,7 @@ func (c *checkpoint) End(ctx context.Context, argv []string) (exec.Recorded, err
 func (c *checkpoint) leftOut(paths []review.Path, most, bytes int) (list []string, more int) {
 	size := 0
 	for i, p := range paths {
-		name := path.Join(c.into, string(p))
+		name := fserrpb.Printable(path.Join(c.into, string(p)))
 		if size += len(name); i == most || size > bytes {
 			return list, len(paths) - i
 		}

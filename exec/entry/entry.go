@@ -72,7 +72,17 @@ func Argv(program string, s Step, argv ...string) ([]string, error) {
 // Order is what a spare becomes.
 type Order struct {
 	Step Step
-	Argv []string
+	// Argv has bytes, since the text of JSON is UTF-8, and arguments need not be.
+	Argv [][]byte
+}
+
+// OrderOf returns the order to do a step and then become the command argv.
+func OrderOf(s Step, argv ...string) Order {
+	o := Order{Step: s}
+	for _, a := range argv {
+		o.Argv = append(o.Argv, []byte(a))
+	}
+	return o
 }
 
 // OrderFiles is how many files come with an order: the working directory, the standard files, the variables, as Step.Environment has them, and the

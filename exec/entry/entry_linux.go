@@ -80,7 +80,11 @@ func await(socket string) (code int, err error) {
 		}
 	}
 	o.Step.Environment = files[4]
-	return enter(o.Step, o.Argv)
+	argv := make([]string, len(o.Argv))
+	for i, a := range o.Argv {
+		argv[i] = string(a)
+	}
+	return enter(o.Step, argv)
 }
 
 // receive returns the files of an order. It ends the program when nobody will send one.

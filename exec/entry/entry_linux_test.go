@@ -66,10 +66,10 @@ func TestSpareBecomesACommand(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	cmd, socket := spare(t, &out)
-	order, err := json.Marshal(Order{
+	order, err := json.Marshal(OrderOf(
 		Step{Limits: []Limit{{unix.RLIMIT_NOFILE, 40}}},
-		[]string{"bash", "-c", "pwd; cat; echo $ONE-$TWO; ulimit -n; cat /proc/self/status | grep -c State; ls /proc/self/fd | wc -l >&2; exit 7"},
-	})
+		"bash", "-c", "pwd; cat; echo $ONE-$TWO; ulimit -n; cat /proc/self/status | grep -c State; ls /proc/self/fd | wc -l >&2; exit 7",
+	))
 	if err != nil {
 		t.Fatal(err)
 	}

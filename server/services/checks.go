@@ -125,7 +125,7 @@ func (s *Reviews) check(ctx context.Context, fork contexts.ID, checks []*ctxfsv1
 		}
 		if !passed && !c.GetOptional() {
 			return &review.Error{
-				Reason: review.CheckFailed, Detail: fmt.Sprintf("nothing was applied: the check %q %s", strings.Join(c.GetArgv(), " "), outcome(exit)),
+				Reason: review.CheckFailed, Detail: fmt.Sprintf("nothing was applied: the check %q %s", strings.Join(Argv(c), " "), outcome(exit)),
 				Hint: "change the context, or make the check optional",
 			}
 		}
@@ -137,7 +137,9 @@ func (s *Reviews) runCheck(ctx context.Context, fork contexts.ID, i int, c *ctxf
 	if c.GetWallMs() < 0 || c.GetWallMs() > maxCheckTime.Milliseconds() {
 		return nil, fserr.Invalid("wall_ms of check %d is %d; use 0 to %d", i, c.GetWallMs(), maxCheckTime.Milliseconds())
 	}
-	cmd := &ctxfsv1.Command{ContextId: string(fork), Argv: c.GetArgv(), Cwd: c.GetCwd(), Limits: &ctxfsv1.ExecLimits{WallMs: c.GetWallMs()}}
+	cmd := &ctxfsv1.Command{
+		ContextId: string(fork), Argv: c.GetArgv(), RawArgv: c.GetRawArgv(), Cwd: c.GetCwd(), RawCwd: c.GetRawCwd(), Limits: &ctxfsv1.ExecLimits{WallMs: c.GetWallMs()},
+	}
 	err = s.Run(ctx, cmd, func(m *ctxfsv1.RunResponse) error {
 		switch {
 		case m.GetStarted() != nil:

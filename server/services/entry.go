@@ -21,11 +21,17 @@ type changesRequest interface {
 
 // pathsIn returns the paths that a request names.
 func pathsIn(req changesRequest) (paths []review.Path) {
-	for _, p := range req.GetPaths() {
+	for _, p := range withRaw(req.GetPaths(), req.GetRawPaths()) {
 		paths = append(paths, reviewPath(p, nil))
 	}
-	for _, p := range req.GetRawPaths() {
-		paths = append(paths, reviewPath("", p))
+	return paths
+}
+
+// withRaw returns paths, and further ones that are not UTF-8.
+func withRaw(paths []string, raw [][]byte) []string {
+	paths = slices.Clone(paths)
+	for _, p := range raw {
+		paths = append(paths, string(p))
 	}
 	return paths
 }

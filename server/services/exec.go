@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 
@@ -100,7 +102,7 @@ func commandFromPB(ctx context.Context, cmd *ctxfsv1.Command, wall time.Duration
 		return exec.Command{}, err
 	}
 	return exec.Command{
-		Context: id, Argv: cmd.GetArgv(), Cwd: cmd.GetCwd(), Env: cmd.GetEnv(), Stdin: cmd.GetStdin(), OpenStdin: cmd.GetOpenStdin(), Limits: limits,
+		Context: id, Argv: Argv(cmd), Cwd: cwdOf(cmd), Env: cmd.GetEnv(), Stdin: cmd.GetStdin(), OpenStdin: cmd.GetOpenStdin(), Limits: limits,
 		Checkpoint: cmd.GetCheckpoint(), DefaultWall: wall, Profile: cmd.GetProfile(), Sandbox: cmd.GetSandbox(), Network: network,
 		OfPanel: caller.Panel != "", ReadOnly: cmd.GetReadOnly() || caller.ReadOnly, Pty: ptyOf(cmd.GetPty()),
 		Identity: exec.Identity{RequestID: cmd.GetRequestId(), Name: cmd.GetName(), Labels: cmd.GetLabels()},
@@ -233,11 +235,13 @@ func (s *Exec) RemoveProcess(ctx context.Context, req *ctxfsv1.RemoveProcessRequ
 func processToPB(p *exec.Process) *ctxfsv1.Process {
 	cmd := p.Command()
 	pb := &ctxfsv1.Process{
-		ProcessId: p.ID, ContextId: string(cmd.Context), Argv: cmd.Argv, Cwd: cmd.Cwd, StartedNs: p.Started().UnixNano(),
+		ProcessId: p.ID, ContextId: string(cmd.Context), StartedNs: p.Started().UnixNano(),
 		StdoutBytes: p.Written(exec.Stdout), StderrBytes: p.Written(exec.Stderr),
 		Profile: cmd.Profile, Sandbox: cmd.Sandbox, Refusals: refusalsToPB(p.Refusals()),
 		Name: cmd.Name, Labels: cmd.Labels, Pty: ptyToPB(p.Terminal()),
 	}
+	pb.Argv, pb.RawArgv = argvToPB(cmd.Argv)
+	pb.Cwd, pb.RawCwd = twin(cmd.Cwd)
 	for _, l := range p.Enforced() {
 		pb.Limits = append(pb.Limits, &ctxfsv1.EnforcedLimit{Name: l.Name, Value: l.Value, EnforcedBy: l.By})
 	}
@@ -245,6 +249,44 @@ func processToPB(p *exec.Process) *ctxfsv1.Process {
 		pb.Exit = exitToPB(e)
 	}
 	return pb
+}
+
+// worded is a Command or a Check.
+type worded interface {
+	GetArgv() []string
+	GetRawArgv() [][]byte
+	GetCwd() string
+	GetRawCwd() []byte
+}
+
+// Argv returns the arguments of a Command or a Check, whose bytes need not be UTF-8.
+func Argv(m worded) []string {
+	if len(m.GetRawArgv()) == 0 {
+		return m.GetArgv()
+	}
+	argv := make([]string, len(m.GetRawArgv()))
+	for i, a := range m.GetRawArgv() {
+		argv[i] = string(a)
+	}
+	return argv
+}
+
+func cwdOf(m worded) string {
+	if len(m.GetRawCwd()) > 0 {
+		return string(m.GetRawCwd())
+	}
+	return m.GetCwd()
+}
+
+// argvToPB returns arguments as protobuf can have them: as bytes if one is not UTF-8.
+func argvToPB(argv []string) (text []string, raw [][]byte) {
+	if !slices.ContainsFunc(argv, func(a string) bool { return !utf8.ValidString(a) }) {
+		return argv, nil
+	}
+	for _, a := range argv {
+		raw = append(raw, []byte(a))
+	}
+	return nil, raw
 }
 
 func outputToPB(o exec.Output) *ctxfsv1.Output {

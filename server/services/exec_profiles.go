@@ -20,10 +20,12 @@ func (s *Exec) ExplainExec(ctx context.Context, req *ctxfsv1.ExplainExecRequest)
 	if err != nil {
 		return nil, execStatus(err)
 	}
-	return &ctxfsv1.ExplainExecResponse{
-		Profile: e.Profile, Uid: int32(e.User.UID), Gid: int32(e.User.GID), Directory: e.Directory, Mounts: mountsToPB(e.Mounts), Variables: e.Variables,
+	resp := &ctxfsv1.ExplainExecResponse{
+		Profile: e.Profile, Uid: int32(e.User.UID), Gid: int32(e.User.GID), Mounts: mountsToPB(e.Mounts), Variables: e.Variables,
 		Limits: limitsToPB(e.Limits), Network: rulesToPB(e.Mode, e.Rules), Landlock: int32(e.Landlock),
-	}, nil
+	}
+	resp.Directory, resp.RawDirectory = twin(e.Directory)
+	return resp, nil
 }
 
 // ListProfiles implements ExecService.

@@ -40,7 +40,7 @@ func gitStatus(err error, into string) error {
 		}
 	}
 	set("operation", refused.Operation)
-	set("repo", zonedPath(into, refused.Repo))
+	set("repo", zonedRepo(into, review.Path(refused.Repo)))
 	set("ref", refused.Ref)
 	set("expected", refused.Expected)
 	set("actual", refused.Actual)
@@ -49,13 +49,18 @@ func gitStatus(err error, into string) error {
 	}
 	for _, p := range refused.Paths {
 		pb := &ctxfsv1.RefusedFile{}
-		pb.Path, pb.RawPath = virtual(review.Path(zonedPath(into, p)[1:]))
+		pb.Path, pb.RawPath = twin(zonedPath(into, p))
 		out.Files = append(out.Files, pb)
 	}
 	if refused.Retry() {
 		out.RetryAfter = gitRetry
 	}
 	return out
+}
+
+// zonedRepo is zonedPath for the path of a repository, which is escaped if it is not UTF-8.
+func zonedRepo(into string, p review.Path) string {
+	return fserrpb.Printable(zonedPath(into, string(p)))
 }
 
 // zonedPath returns a path of the workspace, relative to it, as a path of a context that was seeded into a zone; "" is the context's root.

@@ -27,7 +27,7 @@ func (s *Git) Pull(req *ctxfsv1.PullRequest, stream grpc.ServerStreamingServer[c
 	for _, p := range done.Paths {
 		summary.Outcomes[int32(p.Outcome)]++
 		file := &ctxfsv1.PulledFile{Outcome: ctxfsv1.PullOutcome(p.Outcome)}
-		file.Path, file.RawPath = virtual(review.Path(zonedPath(into, string(p.Path))[1:]))
+		file.Path, file.RawPath = twin(zonedPath(into, string(p.Path)))
 		if err := stream.Send(&ctxfsv1.PullResponse{Part: &ctxfsv1.PullResponse_File{File: file}}); err != nil {
 			return err
 		}
@@ -51,12 +51,13 @@ func (s *Git) pullOf(ctx context.Context, req *ctxfsv1.PullRequest) (pull repos.
 	case ctxfsv1.PullConflict_name[int32(req.GetOnConflict())] == "":
 		return pull, t.into, &fserr.Error{Code: fserr.EINVAL, Detail: "unknown treatment of conflicts", Hint: "use a value of PullConflict"}
 	}
+	dest := req.GetDest() + string(req.GetRawDest())
 	pull = repos.PullRequest{
-		Context: string(t.context), Actor: actor(caller), Panel: caller.Panel != "", Paths: req.GetPaths(), Ref: req.GetRef(), Remote: req.GetRemote(), Elsewhere: req.GetDest() != "",
+		Context: string(t.context), Actor: actor(caller), Panel: caller.Panel != "", Paths: withRaw(req.GetPaths(), req.GetRawPaths()), Ref: req.GetRef(), Remote: req.GetRemote(), Elsewhere: dest != "",
 		OnConflict: review.OnPullConflict(req.GetOnConflict()), DryRun: req.GetDryRun(),
 	}
 	if pull.Repo, err = t.path(req.GetRepo()); err == nil && pull.Elsewhere {
-		pull.Dest, err = t.path(req.GetDest())
+		pull.Dest, err = t.path(dest)
 	}
 	return pull, t.into, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/repos"
@@ -56,8 +57,9 @@ func (t gitTarget) path(p string) (review.Path, error) {
 	return review.Path(strings.TrimPrefix(strings.TrimPrefix(string(q), t.into), "/")), nil
 }
 
-func (t gitTarget) paths(list []string) (out []review.Path, err error) {
-	for _, p := range list {
+// paths returns virtual paths, those in raw need not be UTF-8, relative to the workspace.
+func (t gitTarget) paths(list []string, raw [][]byte) (out []review.Path, err error) {
+	for _, p := range withRaw(list, raw) {
 		q, err := t.path(p)
 		if err != nil {
 			return nil, err
@@ -76,10 +78,10 @@ func (t gitTarget) repo(name string) (*review.Path, error) {
 	return &p, err
 }
 
-func (t gitTarget) query(repo string, paths []string) (q repos.Query, err error) {
+func (t gitTarget) query(repo string, paths []string, raw [][]byte) (q repos.Query, err error) {
 	q.Context = string(t.context)
 	if q.Repo, err = t.repo(repo); err == nil {
-		q.Paths, err = t.paths(paths)
+		q.Paths, err = t.paths(paths, raw)
 	}
 	return q, err
 }
@@ -123,7 +125,7 @@ func (s *Git) ListRepositories(ctx context.Context, req *ctxfsv1.ListRepositorie
 	out := &ctxfsv1.ListRepositoriesResponse{}
 	for _, r := range all {
 		out.Repositories = append(out.Repositories, &ctxfsv1.GitRepository{
-			Path: zonedPath(t.into, string(r.Path)), BaseCommit: r.Repository.Head, Branch: r.Branch, DirtyWhenSeeded: r.Dirty,
+			Path: zonedRepo(t.into, r.Path), BaseCommit: r.Repository.Head, Branch: fserrpb.Printable(r.Branch), DirtyWhenSeeded: r.Dirty,
 			Head: r.Head, Behind: int32(r.Behind), Remotes: r.Remotes, Unusable: r.Unusable,
 		})
 	}
@@ -146,7 +148,7 @@ func (s *Git) ListBranches(ctx context.Context, req *ctxfsv1.ListBranchesRequest
 	}
 	out := &ctxfsv1.ListBranchesResponse{}
 	for _, b := range branches {
-		out.Branches = append(out.Branches, &ctxfsv1.GitBranch{Name: strings.ToValidUTF8(b.Name, "\uFFFD"), Commit: b.Commit, CheckedOut: b.CheckedOut})
+		out.Branches = append(out.Branches, &ctxfsv1.GitBranch{Name: fserrpb.Printable(b.Name), Commit: b.Commit, CheckedOut: b.CheckedOut})
 	}
 	return out, nil
 }
@@ -157,7 +159,7 @@ func (s *Git) GitStatus(req *ctxfsv1.GitStatusRequest, stream grpc.ServerStreami
 	if err != nil {
 		return gitStatus(err, t.into)
 	}
-	q, err := t.query(req.GetRepo(), req.GetPaths())
+	q, err := t.query(req.GetRepo(), req.GetPaths(), req.GetRawPaths())
 	if err != nil {
 		return gitStatus(err, t.into)
 	}
@@ -166,7 +168,7 @@ func (s *Git) GitStatus(req *ctxfsv1.GitStatusRequest, stream grpc.ServerStreami
 		return gitStatus(err, t.into)
 	}
 	for _, r := range all {
-		sum := &ctxfsv1.GitSummary{Repo: zonedPath(t.into, string(r.Repo))}
+		sum := &ctxfsv1.GitSummary{Repo: zonedRepo(t.into, r.Repo)}
 		for i := range r.Files {
 			file := gitFileToPB(t.into, r.Repo, &r.Files[i])
 			switch file.GetOperation() {
@@ -204,7 +206,7 @@ func (s *Git) GitDiff(req *ctxfsv1.GitDiffRequest, stream grpc.ServerStreamingSe
 	if err != nil {
 		return gitStatus(err, t.into)
 	}
-	q, err := t.query(req.GetRepo(), req.GetPaths())
+	q, err := t.query(req.GetRepo(), req.GetPaths(), req.GetRawPaths())
 	if err == nil {
 		err = s.Repos.Diff(stream.Context(), q, lines, out)
 	}
@@ -220,7 +222,7 @@ func (s *Git) diffStaged(ctx context.Context, req *ctxfsv1.GitDiffRequest, lines
 		return gitStatus(err, "")
 	}
 	t := gitTarget{into: st.Into}
-	paths, err := t.paths(req.GetPaths())
+	paths, err := t.paths(req.GetPaths(), req.GetRawPaths())
 	switch {
 	case err != nil:
 	case len(paths) > maxDiffPaths:
@@ -247,7 +249,7 @@ func (s *Git) Stage(ctx context.Context, req *ctxfsv1.StageRequest) (*ctxfsv1.St
 		Context: string(t.context), Panel: caller.Panel, Into: t.into, Branch: req.GetBranch(), Message: req.GetMessage(), Author: req.GetAuthor(),
 	}
 	if stage.Repo, err = t.repo(req.GetRepo()); err == nil {
-		stage.Files, err = t.paths(req.GetFiles())
+		stage.Files, err = t.paths(req.GetFiles(), req.GetRawFiles())
 	}
 	if err != nil {
 		return nil, gitStatus(err, t.into)
@@ -329,8 +331,8 @@ const maxStagedFiles = 10_000
 // stagedToPB converts a staged commit with so many of its files.
 func stagedToPB(st *repos.Staged, files int) *ctxfsv1.StagedCommit {
 	out := &ctxfsv1.StagedCommit{
-		Id: st.ID, Commit: st.Commit, Parent: st.Parent, Repo: zonedPath(st.Into, string(st.Repo)), Branch: st.Branch, Message: strings.ToValidUTF8(st.Message, "\uFFFD"),
-		Author: st.Author.String(), CreatedNs: ns(st.At), ContextId: st.Context, PanelId: st.Panel, FileCount: int32(len(st.Files)), Pushed: pushedToPB(st.Pushed),
+		Id: st.ID, Commit: st.Commit, Parent: st.Parent, Repo: zonedRepo(st.Into, st.Repo), Branch: st.Branch, Message: strings.ToValidUTF8(st.Message, "\uFFFD"),
+		Author: fserrpb.Valid(st.Author.String()), CreatedNs: ns(st.At), ContextId: st.Context, PanelId: st.Panel, FileCount: int32(len(st.Files)), Pushed: pushedToPB(st.Pushed),
 		Damaged: st.Damaged,
 	}
 	for i := range st.Files[:min(len(st.Files), files)] {
@@ -358,14 +360,10 @@ var gitOperations = map[repos.Operation]ctxfsv1.GitOperation{
 
 func gitFileToPB(into string, repo review.Path, f *repos.File) *ctxfsv1.GitFile {
 	out := &ctxfsv1.GitFile{
-		Operation: gitOperations[f.Operation()], Repo: zonedPath(into, string(repo)), Additions: int32(f.Added), Deletions: int32(f.Removed), Binary: f.Binary,
+		Operation: gitOperations[f.Operation()], Repo: zonedRepo(into, repo), Additions: int32(f.Added), Deletions: int32(f.Removed), Binary: f.Binary,
 		OldMode: f.OldMode, NewMode: f.NewMode, DiffTruncated: f.Truncated, Barred: f.Barred, Ignored: f.Ignored,
 	}
-	if p := zonedPath(into, string(f.Path)); utf8.ValidString(p) {
-		out.Path = p
-	} else {
-		out.RawPath = []byte(p)
-	}
+	out.Path, out.RawPath = twin(zonedPath(into, string(f.Path)))
 	if f.RenamedFrom != "" {
 		out.RenameFrom = printable(review.Path(zonedPath(into, string(f.RenamedFrom))))
 	}

@@ -26,7 +26,7 @@ func (s *Reviews) Rebase(ctx context.Context, req *ctxfsv1.RebaseRequest) (*ctxf
 		return nil, reviewStatus(err)
 	}
 	rebase := review.RebaseRequest{Context: string(id), OnConflict: review.OnConflict(req.GetOnConflict()), DryRun: req.GetDryRun(), Actor: actor(caller)}
-	for _, p := range req.GetPaths() {
+	for _, p := range withRaw(req.GetPaths(), req.GetRawPaths()) {
 		rebase.Paths = append(rebase.Paths, reviewPath(p, nil))
 	}
 	done, err := s.Reviews.Rebase(ctx, rebase)

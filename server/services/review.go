@@ -248,13 +248,13 @@ func (s *Reviews) ReadVersion(req *ctxfsv1.ReadVersionRequest, stream grpc.Serve
 	}
 	p := reviewPath(req.GetPath(), req.GetRawPath())
 	if ofWorkspace[req.GetVersion()] && !reviewer {
-		return reviewStatus(&fserr.Error{Code: fserr.EACCES, Op: "read", Path: req.GetPath(), Detail: "a panel cannot read the workspace"})
+		return reviewStatus(&fserr.Error{Code: fserr.EACCES, Op: "read", Path: "/" + string(p), Detail: "a panel cannot read the workspace"})
 	}
 	if ofWorkspace[req.GetVersion()] && !isHost(stream.Context()) {
 		concerned, err := s.concerned(stream.Context(), string(id), []review.Path{p})
 		if err == nil && !concerned[p] {
 			err = &fserr.Error{
-				Code: fserr.EACCES, Op: "read", Path: req.GetPath(), Detail: "no change of the context concerns this path of the workspace, or it is ignored", Hint: "read the context's version, or ask a host",
+				Code: fserr.EACCES, Op: "read", Path: "/" + string(p), Detail: "no change of the context concerns this path of the workspace, or it is ignored", Hint: "read the context's version, or ask a host",
 			}
 		}
 		if err != nil {
@@ -458,7 +458,7 @@ func (s *Reviews) ListJournal(ctx context.Context, req *ctxfsv1.ListJournalReque
 	if size <= 0 || size > most {
 		size = most
 	}
-	below := reviewPath(req.GetPath(), nil)
+	below := reviewPath(req.GetPath(), req.GetRawPath())
 	entries, more, err := s.Reviews.Journal(ctx, func(e *review.Entry) bool {
 		return (id == "" || e.Context == id) && labelled(e.Context) && (below == "" || slices.ContainsFunc(e.Files(), func(f review.AppliedFile) bool { return f.Path.Within(below) }))
 	}, before, size)

@@ -61,11 +61,14 @@ func changeToPB(l *review.List, c *review.Change) *ctxfsv1.Change {
 	return out
 }
 
-func virtual(p review.Path) (text string, raw []byte) {
-	if utf8.ValidString(string(p)) {
-		return "/" + string(p), nil
+func virtual(p review.Path) (text string, raw []byte) { return twin("/" + string(p)) }
+
+// twin returns a name as a string of protobuf, or its bytes if it is not UTF-8.
+func twin(name string) (text string, raw []byte) {
+	if utf8.ValidString(name) {
+		return name, nil
 	}
-	return "", []byte("/" + string(p))
+	return "", []byte(name)
 }
 
 func printable(p review.Path) string { return fserrpb.Printable(string(p)) }
@@ -155,7 +158,7 @@ func commitsToPB(e *review.Entry) []*ctxfsv1.Commit {
 	var out []*ctxfsv1.Commit
 	for _, c := range e.Commits {
 		out = append(out, &ctxfsv1.Commit{
-			Repository: "/" + printable(c.Repository), CommitId: c.ID, Ref: c.Ref, Parent: c.Parent, Author: c.Author.String(), Committer: c.Committer.String(), Hooks: c.Hooks,
+			Repository: "/" + printable(c.Repository), CommitId: c.ID, Ref: c.Ref, Parent: c.Parent, Author: fserrpb.Valid(c.Author.String()), Committer: fserrpb.Valid(c.Committer.String()), Hooks: c.Hooks,
 		})
 	}
 	return out

@@ -1,6 +1,7 @@
 package services
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -128,9 +129,11 @@ func (s *Zones) folder(ctx context.Context, id contexts.ID, path string) (string
 func (s *Zones) ResolvePath(ctx context.Context, req *ctxfsv1.ResolvePathRequest) (*ctxfsv1.ResolvePathResponse, error) {
 	dir, err := s.resolve(ctx, req)
 	if err != nil {
-		return nil, fserrpb.ToStatus(fserr.Wrap(err, "realpath", req.GetPath(), ""))
+		return nil, fserrpb.ToStatus(fserr.Wrap(err, "realpath", req.GetPath()+string(req.GetRawPath()), ""))
 	}
-	return &ctxfsv1.ResolvePathResponse{Dir: dir}, nil
+	resp := &ctxfsv1.ResolvePathResponse{}
+	resp.Dir, resp.RawDir = twin(dir)
+	return resp, nil
 }
 
 func (s *Zones) resolve(ctx context.Context, req *ctxfsv1.ResolvePathRequest) (string, error) {
@@ -152,7 +155,7 @@ func (s *Zones) resolve(ctx context.Context, req *ctxfsv1.ResolvePathRequest) (s
 	if err != nil {
 		return "", err
 	}
-	return s.Contexts.HostPath(ctx, id, req.GetPath())
+	return s.Contexts.HostPath(ctx, id, cmp.Or(string(req.GetRawPath()), req.GetPath()))
 }
 
 // ClearZone implements ZoneService.

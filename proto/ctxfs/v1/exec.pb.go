@@ -270,7 +270,11 @@ type Command struct {
 	Network *Network `protobuf:"bytes,22,opt,name=network,proto3" json:"network,omitempty"`
 	// Records what the context holds before and after the command. What the command changed becomes an entry of the journal: Exit.journal_id.
 	// ListChanges with that journal_id lists it, and Undo takes it back. The content of ignored directories is not recorded.
-	Checkpoint    bool `protobuf:"varint,30,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Checkpoint bool `protobuf:"varint,30,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	// Takes argv's place when an argument is not UTF-8: the program and all its arguments.
+	RawArgv [][]byte `protobuf:"bytes,31,rep,name=raw_argv,json=rawArgv,proto3" json:"raw_argv,omitempty"`
+	// Takes cwd's place when it is not UTF-8.
+	RawCwd        []byte `protobuf:"bytes,32,opt,name=raw_cwd,json=rawCwd,proto3" json:"raw_cwd,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -422,6 +426,20 @@ func (x *Command) GetCheckpoint() bool {
 		return x.Checkpoint
 	}
 	return false
+}
+
+func (x *Command) GetRawArgv() [][]byte {
+	if x != nil {
+		return x.RawArgv
+	}
+	return nil
+}
+
+func (x *Command) GetRawCwd() []byte {
+	if x != nil {
+		return x.RawCwd
+	}
+	return nil
 }
 
 // A terminal.
@@ -641,7 +659,11 @@ type Process struct {
 	// What the proxy refused to the sandbox while the process ran: the first 32 different requests.
 	Refusals []*NetworkRefusal `protobuf:"bytes,22,rep,name=refusals,proto3" json:"refusals,omitempty"`
 	// The limits that the command has, and what enforces each.
-	Limits        []*EnforcedLimit `protobuf:"bytes,30,rep,name=limits,proto3" json:"limits,omitempty"`
+	Limits []*EnforcedLimit `protobuf:"bytes,30,rep,name=limits,proto3" json:"limits,omitempty"`
+	// Takes argv's place when an argument is not UTF-8: the program and all its arguments.
+	RawArgv [][]byte `protobuf:"bytes,31,rep,name=raw_argv,json=rawArgv,proto3" json:"raw_argv,omitempty"`
+	// Takes cwd's place when it is not UTF-8.
+	RawCwd        []byte `protobuf:"bytes,32,opt,name=raw_cwd,json=rawCwd,proto3" json:"raw_cwd,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -777,6 +799,20 @@ func (x *Process) GetRefusals() []*NetworkRefusal {
 func (x *Process) GetLimits() []*EnforcedLimit {
 	if x != nil {
 		return x.Limits
+	}
+	return nil
+}
+
+func (x *Process) GetRawArgv() [][]byte {
+	if x != nil {
+		return x.RawArgv
+	}
+	return nil
+}
+
+func (x *Process) GetRawCwd() []byte {
+	if x != nil {
+		return x.RawCwd
 	}
 	return nil
 }
@@ -2669,7 +2705,7 @@ var File_ctxfs_v1_exec_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\n" +
-	"\x13ctxfs/v1/exec.proto\x12\bctxfs.v1\x1a\x1cctxfs/v1/exec_profiles.proto\x1a\x16ctxfs/v1/options.proto\"\xb8\x05\n" +
+	"\x13ctxfs/v1/exec.proto\x12\bctxfs.v1\x1a\x1cctxfs/v1/exec_profiles.proto\x1a\x16ctxfs/v1/options.proto\"\xec\x05\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -2693,7 +2729,9 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\anetwork\x18\x16 \x01(\v2\x11.ctxfs.v1.NetworkR\anetwork\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x1e \x01(\bR\n" +
-	"checkpoint\x1a6\n" +
+	"checkpoint\x12\x19\n" +
+	"\braw_argv\x18\x1f \x03(\fR\arawArgv\x12\x17\n" +
+	"\araw_cwd\x18  \x01(\fR\x06rawCwd\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -2717,7 +2755,7 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\vcpu_percent\x18\a \x01(\x05R\n" +
 	"cpuPercent\x12!\n" +
 	"\foutput_bytes\x18\b \x01(\x03R\voutputBytes\x12\x1b\n" +
-	"\ttmp_bytes\x18\t \x01(\x03R\btmpBytes\"\xb8\x04\n" +
+	"\ttmp_bytes\x18\t \x01(\x03R\btmpBytes\"\xec\x04\n" +
 	"\aProcess\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x1d\n" +
@@ -2737,7 +2775,9 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\aprofile\x18\x14 \x01(\tR\aprofile\x12\x18\n" +
 	"\asandbox\x18\x15 \x01(\tR\asandbox\x124\n" +
 	"\brefusals\x18\x16 \x03(\v2\x18.ctxfs.v1.NetworkRefusalR\brefusals\x12/\n" +
-	"\x06limits\x18\x1e \x03(\v2\x17.ctxfs.v1.EnforcedLimitR\x06limits\x1a9\n" +
+	"\x06limits\x18\x1e \x03(\v2\x17.ctxfs.v1.EnforcedLimitR\x06limits\x12\x19\n" +
+	"\braw_argv\x18\x1f \x03(\fR\arawArgv\x12\x17\n" +
+	"\araw_cwd\x18  \x01(\fR\x06rawCwd\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe7\x02\n" +

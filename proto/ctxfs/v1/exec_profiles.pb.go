@@ -524,7 +524,9 @@ type ExplainExecResponse struct {
 	Network *NetworkRules `protobuf:"bytes,8,opt,name=network,proto3" json:"network,omitempty"`
 	// The version of Landlock that also restricts the command to these mounts, a second protection beside the namespaces. 0: the kernel has
 	// none (Linux 5.19 is needed), and the namespaces alone protect.
-	Landlock      int32 `protobuf:"varint,9,opt,name=landlock,proto3" json:"landlock,omitempty"`
+	Landlock int32 `protobuf:"varint,9,opt,name=landlock,proto3" json:"landlock,omitempty"`
+	// Takes directory's place when it is not UTF-8.
+	RawDirectory  []byte `protobuf:"bytes,10,opt,name=raw_directory,json=rawDirectory,proto3" json:"raw_directory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -620,6 +622,13 @@ func (x *ExplainExecResponse) GetLandlock() int32 {
 		return x.Landlock
 	}
 	return 0
+}
+
+func (x *ExplainExecResponse) GetRawDirectory() []byte {
+	if x != nil {
+		return x.RawDirectory
+	}
+	return nil
 }
 
 // Request of ListProfiles.
@@ -739,7 +748,7 @@ const file_ctxfs_v1_exec_profiles_proto_rawDesc = "" +
 	"\anetwork\x18\x03 \x01(\v2\x16.ctxfs.v1.NetworkRulesR\anetwork\x12\x1c\n" +
 	"\tvariables\x18\x04 \x03(\tR\tvariables\x12-\n" +
 	"\afolders\x18\x05 \x03(\v2\x13.ctxfs.v1.ExecMountR\afolders\x12/\n" +
-	"\x06limits\x18\x06 \x03(\v2\x17.ctxfs.v1.EnforcedLimitR\x06limits\"\xbb\x02\n" +
+	"\x06limits\x18\x06 \x03(\v2\x17.ctxfs.v1.EnforcedLimitR\x06limits\"\xe0\x02\n" +
 	"\x13ExplainExecResponse\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\x05R\x03uid\x12\x10\n" +
@@ -749,7 +758,9 @@ const file_ctxfs_v1_exec_profiles_proto_rawDesc = "" +
 	"\tvariables\x18\x06 \x03(\tR\tvariables\x12/\n" +
 	"\x06limits\x18\a \x03(\v2\x17.ctxfs.v1.EnforcedLimitR\x06limits\x120\n" +
 	"\anetwork\x18\b \x01(\v2\x16.ctxfs.v1.NetworkRulesR\anetwork\x12\x1a\n" +
-	"\blandlock\x18\t \x01(\x05R\blandlock\"\x15\n" +
+	"\blandlock\x18\t \x01(\x05R\blandlock\x12#\n" +
+	"\rraw_directory\x18\n" +
+	" \x01(\fR\frawDirectory\"\x15\n" +
 	"\x13ListProfilesRequest\"I\n" +
 	"\x14ListProfilesResponse\x121\n" +
 	"\bprofiles\x18\x01 \x03(\v2\x15.ctxfs.v1.ExecProfileR\bprofiles*s\n" +

@@ -465,7 +465,8 @@ func (x *ListRepositoriesResponse) GetRepositories() []*GitRepository {
 // A repository that a context was seeded with.
 type GitRepository struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where it is in the context: "/workspace/app", or "/" for the workspace's own. It is its name in other calls.
+	// Where it is in the context: "/workspace/app", or "/" for the workspace's own. It is its name in other calls. A path that is not UTF-8
+	// is escaped as in a Go string literal, and other calls cannot name it: `unusable` is set.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The commit that was checked out when the context was seeded; empty before the first commit.
 	BaseCommit string `protobuf:"bytes,2,opt,name=base_commit,json=baseCommit,proto3" json:"base_commit,omitempty"`
@@ -579,7 +580,9 @@ type GitStatusRequest struct {
 	// The repository; empty means all.
 	Repo string `protobuf:"bytes,2,opt,name=repo,proto3" json:"repo,omitempty"`
 	// Only these files, and what is below these directories; empty means all. Absolute in the context.
-	Paths         []string `protobuf:"bytes,3,rep,name=paths,proto3" json:"paths,omitempty"`
+	Paths []string `protobuf:"bytes,3,rep,name=paths,proto3" json:"paths,omitempty"`
+	// Further paths, which are not UTF-8.
+	RawPaths      [][]byte `protobuf:"bytes,31,rep,name=raw_paths,json=rawPaths,proto3" json:"raw_paths,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -631,6 +634,13 @@ func (x *GitStatusRequest) GetRepo() string {
 func (x *GitStatusRequest) GetPaths() []string {
 	if x != nil {
 		return x.Paths
+	}
+	return nil
+}
+
+func (x *GitStatusRequest) GetRawPaths() [][]byte {
+	if x != nil {
+		return x.RawPaths
 	}
 	return nil
 }
@@ -970,7 +980,9 @@ type GitDiffRequest struct {
 	// A staged commit, whose diff against its parent is meant; empty means the context's changes.
 	StagedId string `protobuf:"bytes,4,opt,name=staged_id,json=stagedId,proto3" json:"staged_id,omitempty"`
 	// Lines of context around each hunk; 3 if not set.
-	ContextLines  *int32 `protobuf:"varint,5,opt,name=context_lines,json=contextLines,proto3,oneof" json:"context_lines,omitempty"`
+	ContextLines *int32 `protobuf:"varint,5,opt,name=context_lines,json=contextLines,proto3,oneof" json:"context_lines,omitempty"`
+	// Further paths, which are not UTF-8.
+	RawPaths      [][]byte `protobuf:"bytes,31,rep,name=raw_paths,json=rawPaths,proto3" json:"raw_paths,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1038,6 +1050,13 @@ func (x *GitDiffRequest) GetContextLines() int32 {
 		return *x.ContextLines
 	}
 	return 0
+}
+
+func (x *GitDiffRequest) GetRawPaths() [][]byte {
+	if x != nil {
+		return x.RawPaths
+	}
+	return nil
 }
 
 // Part of the response of GitDiff.
@@ -1108,7 +1127,11 @@ type PullRequest struct {
 	// What happens to paths that cannot be merged.
 	OnConflict PullConflict `protobuf:"varint,7,opt,name=on_conflict,json=onConflict,proto3,enum=ctxfs.v1.PullConflict" json:"on_conflict,omitempty"`
 	// Says what would be done, and does nothing.
-	DryRun        bool `protobuf:"varint,8,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	DryRun bool `protobuf:"varint,8,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Further paths, which are not UTF-8.
+	RawPaths [][]byte `protobuf:"bytes,31,rep,name=raw_paths,json=rawPaths,proto3" json:"raw_paths,omitempty"`
+	// Takes dest's place when it is not UTF-8.
+	RawDest       []byte `protobuf:"bytes,32,opt,name=raw_dest,json=rawDest,proto3" json:"raw_dest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1197,6 +1220,20 @@ func (x *PullRequest) GetDryRun() bool {
 		return x.DryRun
 	}
 	return false
+}
+
+func (x *PullRequest) GetRawPaths() [][]byte {
+	if x != nil {
+		return x.RawPaths
+	}
+	return nil
+}
+
+func (x *PullRequest) GetRawDest() []byte {
+	if x != nil {
+		return x.RawDest
+	}
+	return nil
 }
 
 // Part of the response of Pull.
@@ -1430,7 +1467,9 @@ type StageRequest struct {
 	// The message of the commit, up to 64 KiB.
 	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	// "Name <email>"; empty means the repository's, or the server's user's.
-	Author        string `protobuf:"bytes,6,opt,name=author,proto3" json:"author,omitempty"`
+	Author string `protobuf:"bytes,6,opt,name=author,proto3" json:"author,omitempty"`
+	// Further files and directories, whose names are not UTF-8.
+	RawFiles      [][]byte `protobuf:"bytes,31,rep,name=raw_files,json=rawFiles,proto3" json:"raw_files,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1505,6 +1544,13 @@ func (x *StageRequest) GetAuthor() string {
 		return x.Author
 	}
 	return ""
+}
+
+func (x *StageRequest) GetRawFiles() [][]byte {
+	if x != nil {
+		return x.RawFiles
+	}
+	return nil
 }
 
 // Response of Stage.
@@ -2490,12 +2536,13 @@ const file_ctxfs_v1_git_proto_rawDesc = "" +
 	"\x04head\x18\x05 \x01(\tR\x04head\x12\x16\n" +
 	"\x06behind\x18\x06 \x01(\x05R\x06behind\x12\x18\n" +
 	"\aremotes\x18\a \x03(\tR\aremotes\x12\x1a\n" +
-	"\bunusable\x18\b \x01(\tR\bunusable\"[\n" +
+	"\bunusable\x18\b \x01(\tR\bunusable\"x\n" +
 	"\x10GitStatusRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
 	"\x04repo\x18\x02 \x01(\tR\x04repo\x12\x14\n" +
-	"\x05paths\x18\x03 \x03(\tR\x05paths\"v\n" +
+	"\x05paths\x18\x03 \x03(\tR\x05paths\x12\x1b\n" +
+	"\traw_paths\x18\x1f \x03(\fR\brawPaths\"v\n" +
 	"\x11GitStatusResponse\x12'\n" +
 	"\x04file\x18\x01 \x01(\v2\x11.ctxfs.v1.GitFileH\x00R\x04file\x120\n" +
 	"\asummary\x18\x02 \x01(\v2\x14.ctxfs.v1.GitSummaryH\x00R\asummaryB\x06\n" +
@@ -2522,17 +2569,18 @@ const file_ctxfs_v1_git_proto_rawDesc = "" +
 	"\x04repo\x18\x01 \x01(\tR\x04repo\x12\x18\n" +
 	"\acreated\x18\x02 \x01(\x05R\acreated\x12\x18\n" +
 	"\aupdated\x18\x03 \x01(\x05R\aupdated\x12\x18\n" +
-	"\adeleted\x18\x04 \x01(\x05R\adeleted\"\xb2\x01\n" +
+	"\adeleted\x18\x04 \x01(\x05R\adeleted\"\xcf\x01\n" +
 	"\x0eGitDiffRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
 	"\x04repo\x18\x02 \x01(\tR\x04repo\x12\x14\n" +
 	"\x05paths\x18\x03 \x03(\tR\x05paths\x12\x1b\n" +
 	"\tstaged_id\x18\x04 \x01(\tR\bstagedId\x12(\n" +
-	"\rcontext_lines\x18\x05 \x01(\x05H\x00R\fcontextLines\x88\x01\x01B\x10\n" +
+	"\rcontext_lines\x18\x05 \x01(\x05H\x00R\fcontextLines\x88\x01\x01\x12\x1b\n" +
+	"\traw_paths\x18\x1f \x03(\fR\brawPathsB\x10\n" +
 	"\x0e_context_lines\"%\n" +
 	"\x0fGitDiffResponse\x12\x12\n" +
-	"\x04data\x18d \x01(\fR\x04data\"\xe6\x01\n" +
+	"\x04data\x18d \x01(\fR\x04data\"\x9e\x02\n" +
 	"\vPullRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -2543,7 +2591,9 @@ const file_ctxfs_v1_git_proto_rawDesc = "" +
 	"\x04dest\x18\x06 \x01(\tR\x04dest\x127\n" +
 	"\von_conflict\x18\a \x01(\x0e2\x16.ctxfs.v1.PullConflictR\n" +
 	"onConflict\x12\x17\n" +
-	"\adry_run\x18\b \x01(\bR\x06dryRun\"u\n" +
+	"\adry_run\x18\b \x01(\bR\x06dryRun\x12\x1b\n" +
+	"\traw_paths\x18\x1f \x03(\fR\brawPaths\x12\x19\n" +
+	"\braw_dest\x18  \x01(\fR\arawDest\"u\n" +
 	"\fPullResponse\x12*\n" +
 	"\x04file\x18\x01 \x01(\v2\x14.ctxfs.v1.PulledFileH\x00R\x04file\x121\n" +
 	"\asummary\x18\x02 \x01(\v2\x15.ctxfs.v1.PullSummaryH\x00R\asummaryB\x06\n" +
@@ -2559,7 +2609,7 @@ const file_ctxfs_v1_git_proto_rawDesc = "" +
 	"\boutcomes\x18\x03 \x03(\v2#.ctxfs.v1.PullSummary.OutcomesEntryR\boutcomes\x1a;\n" +
 	"\rOutcomesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xa1\x01\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xbe\x01\n" +
 	"\fStageRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -2567,7 +2617,8 @@ const file_ctxfs_v1_git_proto_rawDesc = "" +
 	"\x05files\x18\x03 \x03(\tR\x05files\x12\x16\n" +
 	"\x06branch\x18\x04 \x01(\tR\x06branch\x12\x18\n" +
 	"\amessage\x18\x05 \x01(\tR\amessage\x12\x16\n" +
-	"\x06author\x18\x06 \x01(\tR\x06author\"?\n" +
+	"\x06author\x18\x06 \x01(\tR\x06author\x12\x1b\n" +
+	"\traw_files\x18\x1f \x03(\fR\brawFiles\"?\n" +
 	"\rStageResponse\x12.\n" +
 	"\x06staged\x18\x01 \x01(\v2\x16.ctxfs.v1.StagedCommitR\x06staged\"\x95\x03\n" +
 	"\fStagedCommit\x12\x0e\n" +

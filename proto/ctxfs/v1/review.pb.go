@@ -3573,7 +3573,11 @@ type Check struct {
 	// Applies the changes even if the check fails.
 	Optional bool `protobuf:"varint,3,opt,name=optional,proto3" json:"optional,omitempty"`
 	// How long the check may run, in ms; 0 means 10 minutes. Up to 3600000.
-	WallMs        int64 `protobuf:"varint,4,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
+	WallMs int64 `protobuf:"varint,4,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
+	// Takes argv's place when an argument is not UTF-8: the program and all its arguments.
+	RawArgv [][]byte `protobuf:"bytes,31,rep,name=raw_argv,json=rawArgv,proto3" json:"raw_argv,omitempty"`
+	// Takes cwd's place when it is not UTF-8.
+	RawCwd        []byte `protobuf:"bytes,32,opt,name=raw_cwd,json=rawCwd,proto3" json:"raw_cwd,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3634,6 +3638,20 @@ func (x *Check) GetWallMs() int64 {
 		return x.WallMs
 	}
 	return 0
+}
+
+func (x *Check) GetRawArgv() [][]byte {
+	if x != nil {
+		return x.RawArgv
+	}
+	return nil
+}
+
+func (x *Check) GetRawCwd() []byte {
+	if x != nil {
+		return x.RawCwd
+	}
+	return nil
 }
 
 // Request of ApplyChecked.
@@ -4292,8 +4310,10 @@ type ListJournalRequest struct {
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// For hosts: only entries of contexts whose labels match, as in ListContextsRequest. A context that was deleted has no labels.
 	LabelSelectors []string `protobuf:"bytes,5,rep,name=label_selectors,json=labelSelectors,proto3" json:"label_selectors,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Takes path's place when it is not UTF-8.
+	RawPath       []byte `protobuf:"bytes,6,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListJournalRequest) Reset() {
@@ -4357,6 +4377,13 @@ func (x *ListJournalRequest) GetPageToken() string {
 func (x *ListJournalRequest) GetLabelSelectors() []string {
 	if x != nil {
 		return x.LabelSelectors
+	}
+	return nil
+}
+
+func (x *ListJournalRequest) GetRawPath() []byte {
+	if x != nil {
+		return x.RawPath
 	}
 	return nil
 }
@@ -4810,7 +4837,9 @@ type RebaseRequest struct {
 	// Only these paths and what is below them; empty means all.
 	Paths []string `protobuf:"bytes,3,rep,name=paths,proto3" json:"paths,omitempty"`
 	// Does nothing, and says what would be done.
-	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	DryRun bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Further paths, which are not UTF-8.
+	RawPaths      [][]byte `protobuf:"bytes,31,rep,name=raw_paths,json=rawPaths,proto3" json:"raw_paths,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4871,6 +4900,13 @@ func (x *RebaseRequest) GetDryRun() bool {
 		return x.DryRun
 	}
 	return false
+}
+
+func (x *RebaseRequest) GetRawPaths() [][]byte {
+	if x != nil {
+		return x.RawPaths
+	}
+	return nil
 }
 
 // Response of Rebase.
@@ -5521,12 +5557,14 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\a \x01(\tR\trequestId\x12-\n" +
 	"\x06target\x18\b \x01(\x0e2\x15.ctxfs.v1.ApplyTargetR\x06target\x12/\n" +
-	"\x06commit\x18\t \x01(\v2\x17.ctxfs.v1.CommitOptionsR\x06commit\"b\n" +
+	"\x06commit\x18\t \x01(\v2\x17.ctxfs.v1.CommitOptionsR\x06commit\"\x96\x01\n" +
 	"\x05Check\x12\x12\n" +
 	"\x04argv\x18\x01 \x03(\tR\x04argv\x12\x10\n" +
 	"\x03cwd\x18\x02 \x01(\tR\x03cwd\x12\x1a\n" +
 	"\boptional\x18\x03 \x01(\bR\boptional\x12\x17\n" +
-	"\awall_ms\x18\x04 \x01(\x03R\x06wallMs\"l\n" +
+	"\awall_ms\x18\x04 \x01(\x03R\x06wallMs\x12\x19\n" +
+	"\braw_argv\x18\x1f \x03(\fR\arawArgv\x12\x17\n" +
+	"\araw_cwd\x18  \x01(\fR\x06rawCwd\"l\n" +
 	"\x13ApplyCheckedRequest\x12,\n" +
 	"\x05apply\x18\x01 \x01(\v2\x16.ctxfs.v1.ApplyRequestR\x05apply\x12'\n" +
 	"\x06checks\x18\x02 \x03(\v2\x0f.ctxfs.v1.CheckR\x06checks\"\xe2\x01\n" +
@@ -5573,7 +5611,7 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x12)\n" +
 	"\x04kind\x18\x03 \x01(\x0e2\x15.ctxfs.v1.AppliedKindR\x04kind\x12\x16\n" +
 	"\x06merged\x18\x04 \x01(\bR\x06merged\x12#\n" +
-	"\rowner_changed\x18\x05 \x01(\bR\fownerChanged\"\xac\x01\n" +
+	"\rowner_changed\x18\x05 \x01(\bR\fownerChanged\"\xc7\x01\n" +
 	"\x12ListJournalRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -5581,7 +5619,8 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12'\n" +
-	"\x0flabel_selectors\x18\x05 \x03(\tR\x0elabelSelectors\"o\n" +
+	"\x0flabel_selectors\x18\x05 \x03(\tR\x0elabelSelectors\x12\x19\n" +
+	"\braw_path\x18\x06 \x01(\fR\arawPath\"o\n" +
 	"\x13ListJournalResponse\x120\n" +
 	"\aentries\x18\x01 \x03(\v2\x16.ctxfs.v1.JournalEntryR\aentries\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xce\x02\n" +
@@ -5616,14 +5655,15 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\vRefusedFile\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x12*\n" +
-	"\x04kind\x18\x03 \x01(\x0e2\x16.ctxfs.v1.ConflictKindR\x04kind\"\x94\x01\n" +
+	"\x04kind\x18\x03 \x01(\x0e2\x16.ctxfs.v1.ConflictKindR\x04kind\"\xb1\x01\n" +
 	"\rRebaseRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x125\n" +
 	"\von_conflict\x18\x02 \x01(\x0e2\x14.ctxfs.v1.OnConflictR\n" +
 	"onConflict\x12\x14\n" +
 	"\x05paths\x18\x03 \x03(\tR\x05paths\x12\x17\n" +
-	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\xc6\x01\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x1b\n" +
+	"\traw_paths\x18\x1f \x03(\fR\brawPaths\"\xc6\x01\n" +
 	"\x0eRebaseResponse\x12\x1d\n" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12+\n" +

@@ -577,7 +577,9 @@ type ResolvePathRequest struct {
 	// The context.
 	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
 	// The path, absolute in the context. It may name something that does not exist in a directory that does.
-	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// Takes path's place when it is not UTF-8.
+	RawPath       []byte `protobuf:"bytes,3,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -626,11 +628,20 @@ func (x *ResolvePathRequest) GetPath() string {
 	return ""
 }
 
+func (x *ResolvePathRequest) GetRawPath() []byte {
+	if x != nil {
+		return x.RawPath
+	}
+	return nil
+}
+
 // Response of ResolvePath.
 type ResolvePathResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The path on the server's disk.
-	Dir           string `protobuf:"bytes,1,opt,name=dir,proto3" json:"dir,omitempty"`
+	Dir string `protobuf:"bytes,1,opt,name=dir,proto3" json:"dir,omitempty"`
+	// Takes dir's place when it is not UTF-8.
+	RawDir        []byte `protobuf:"bytes,2,opt,name=raw_dir,json=rawDir,proto3" json:"raw_dir,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -670,6 +681,13 @@ func (x *ResolvePathResponse) GetDir() string {
 		return x.Dir
 	}
 	return ""
+}
+
+func (x *ResolvePathResponse) GetRawDir() []byte {
+	if x != nil {
+		return x.RawDir
+	}
+	return nil
 }
 
 // Request of ClearZone.
@@ -812,13 +830,15 @@ const file_ctxfs_v1_zone_proto_rawDesc = "" +
 	"\ameasure\x18\x02 \x01(\bR\ameasure\"a\n" +
 	"\x11ListZonesResponse\x12&\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x12.ctxfs.v1.ZoneModeR\x04mode\x12$\n" +
-	"\x05zones\x18\x02 \x03(\v2\x0e.ctxfs.v1.ZoneR\x05zones\"G\n" +
+	"\x05zones\x18\x02 \x03(\v2\x0e.ctxfs.v1.ZoneR\x05zones\"b\n" +
 	"\x12ResolvePathRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"'\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
+	"\braw_path\x18\x03 \x01(\fR\arawPath\"@\n" +
 	"\x13ResolvePathResponse\x12\x10\n" +
-	"\x03dir\x18\x01 \x01(\tR\x03dir\"E\n" +
+	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x17\n" +
+	"\araw_dir\x18\x02 \x01(\fR\x06rawDir\"E\n" +
 	"\x10ClearZoneRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +

@@ -1,5 +1,6 @@
 import { ConnectionError } from "../errors/connection.js";
 import { requireKnown } from "../errors/options.js";
+import { nameOf } from "../fs/bytes.js";
 import { ExitReason as Reason, OnDisconnect, OutputStream, type Exit, type Output, type Process } from "../gen/ctxfs/v1/exec_pb.js";
 import { Flow, type Caller } from "../session/operations.js";
 import { linesOf } from "./lines.js";
@@ -136,8 +137,9 @@ function limitsOf(limits: ExecLimits): object {
 }
 
 function infoOf(p: Process): ProcessInfo {
-  const { processId: id, name, contextId, argv, cwd, labels, exit } = p;
-  return { id, name, contextId, argv, cwd, startedMs: Number(p.startedNs / 1_000_000n), labels, exit: exit && exitOf(exit) };
+  const { processId: id, name, contextId, labels, exit } = p;
+  const argv = p.rawArgv.length === 0 ? p.argv : p.rawArgv.map((word) => nameOf("", word, "utf8") as string);
+  return { id, name, contextId, argv, cwd: nameOf(p.cwd, p.rawCwd, "utf8") as string, startedMs: Number(p.startedNs / 1_000_000n), labels, exit: exit && exitOf(exit) };
 }
 
 interface Message { event: { case: "started" | "exited"; value: Process } | { case: "output"; value: Output } | { case: undefined } }

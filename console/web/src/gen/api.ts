@@ -521,6 +521,10 @@ export interface Check {
   cwd?: string;
   /** Applies the changes even if the check fails. */
   optional?: boolean;
+  /** Takes argv's place when an argument is not UTF-8: the program and all its arguments. */
+  rawArgv?: string[];
+  /** Takes cwd's place when it is not UTF-8. */
+  rawCwd?: string;
   /** How long the check may run, in ms; 0 means 10 minutes. Up to 3600000. */
   wallMs?: string;
 }
@@ -729,6 +733,10 @@ export interface Command {
    * implies open_stdin.
    */
   pty?: Pty;
+  /** Takes argv's place when an argument is not UTF-8: the program and all its arguments. */
+  rawArgv?: string[];
+  /** Takes cwd's place when it is not UTF-8. */
+  rawCwd?: string;
   /** Shows the command /context read-only. It is always true for a read-only panel. */
   readOnly?: boolean;
   /**
@@ -1415,6 +1423,8 @@ export interface ExplainExecResponse {
   network?: NetworkRules;
   /** The profile. */
   profile?: string;
+  /** Takes directory's place when it is not UTF-8. */
+  rawDirectory?: string;
   /** The user of the machine that the command runs as. */
   uid?: number;
   /** The names of the variables, sorted. */
@@ -1975,6 +1985,8 @@ export interface GitDiffRequest {
   contextLines?: number;
   /** Only these files, and what is below these directories; empty means all. Absolute in the context. */
   paths?: string[];
+  /** Further paths, which are not UTF-8. */
+  rawPaths?: string[];
   /** The repository; empty means all. */
   repo?: string;
   /** A staged commit, whose diff against its parent is meant; empty means the context's changes. */
@@ -2044,7 +2056,10 @@ export interface GitRepository {
   dirtyWhenSeeded?: boolean;
   /** The commit that is checked out now; empty if the repository is gone. For hosts only. */
   head?: string;
-  /** Where it is in the context: "/workspace/app", or "/" for the workspace's own. It is its name in other calls. */
+  /**
+   * Where it is in the context: "/workspace/app", or "/" for the workspace's own. It is its name in other calls. A path that is not UTF-8
+   * is escaped as in a Go string literal, and other calls cannot name it: `unusable` is set.
+   */
   path?: string;
   /** The names of its remotes that Push and Pull may use. */
   remotes?: string[];
@@ -2058,6 +2073,8 @@ export interface GitStatusRequest {
   contextId?: string;
   /** Only these files, and what is below these directories; empty means all. Absolute in the context. */
   paths?: string[];
+  /** Further paths, which are not UTF-8. */
+  rawPaths?: string[];
   /** The repository; empty means all. */
   repo?: string;
 }
@@ -2611,6 +2628,8 @@ export interface ListJournalRequest {
   pageToken?: string;
   /** Only entries that touched this path or something below it. */
   path?: string;
+  /** Takes path's place when it is not UTF-8. */
+  rawPath?: string;
 }
 
 /** Response of ListJournal. */
@@ -3250,6 +3269,10 @@ export interface Process {
   profile?: string;
   /** Its terminal, with the present size; absent if it has none. */
   pty?: Pty;
+  /** Takes argv's place when an argument is not UTF-8: the program and all its arguments. */
+  rawArgv?: string[];
+  /** Takes cwd's place when it is not UTF-8. */
+  rawCwd?: string;
   /** What the proxy refused to the sandbox while the process ran: the first 32 different requests. */
   refusals?: NetworkRefusal[];
   /** The shared sandbox; empty for one of its own. */
@@ -3319,6 +3342,10 @@ export interface PullRequest {
   onConflict?: PullConflict;
   /** Files and directories of the repository, relative to it; empty means the whole tree. */
   paths?: string[];
+  /** Takes dest's place when it is not UTF-8. */
+  rawDest?: string;
+  /** Further paths, which are not UTF-8. */
+  rawPaths?: string[];
   /**
    * A branch, tag or commit; empty means what the workspace's repository has checked out. With `remote` it is the remote's, and empty means its HEAD.
    * A panel names a branch, a tag, a remote-tracking branch (refs/remotes/…), or a commit that one of these contains or that the context was seeded
@@ -3716,6 +3743,8 @@ export interface RebaseRequest {
   onConflict?: OnConflict;
   /** Only these paths and what is below them; empty means all. */
   paths?: string[];
+  /** Further paths, which are not UTF-8. */
+  rawPaths?: string[];
 }
 
 /** Response of Rebase. */
@@ -3891,12 +3920,16 @@ export interface ResolvePathRequest {
   contextId?: string;
   /** The path, absolute in the context. It may name something that does not exist in a directory that does. */
   path?: string;
+  /** Takes path's place when it is not UTF-8. */
+  rawPath?: string;
 }
 
 /** Response of ResolvePath. */
 export interface ResolvePathResponse {
   /** The path on the server's disk. */
   dir?: string;
+  /** Takes dir's place when it is not UTF-8. */
+  rawDir?: string;
 }
 
 /** What a template resolves to. */
@@ -4298,6 +4331,8 @@ export interface StageRequest {
   files?: string[];
   /** The message of the commit, up to 64 KiB. */
   message?: string;
+  /** Further files and directories, whose names are not UTF-8. */
+  rawFiles?: string[];
   /** The repository; empty means the one that `files` are in. */
   repo?: string;
 }

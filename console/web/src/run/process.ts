@@ -1,5 +1,6 @@
 // What a process is, in words.
 import { num } from "../api";
+import { rawName, shownName } from "../files/names";
 import type { EnforcedLimit, Process } from "../gen/api";
 import { size, type Tone } from "../ui";
 
@@ -55,7 +56,8 @@ function signalName(number: number): string | undefined {
 export const shell = ["sh", "-c", "command -v bash >/dev/null && exec bash; exec sh"];
 
 /** The command as a person types it in a shell. */
-export function commandText({ argv = [] }: Process): string {
+export function commandText({ argv: text = [], rawArgv = [] }: Process): string {
+  const argv = rawArgv.length > 0 ? rawArgv.map((word) => shownName(rawName(word))) : text;
   if (argv.join("\0") === shell.join("\0")) return "shell";
   return argv.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`)).join(" ");
 }

@@ -1,6 +1,7 @@
 // One process: what it is, its output or its terminal, and what ends it.
 import { useState, type ReactNode } from "react";
 import { ApiError, call, num } from "../api";
+import { rawName, shownName } from "../files/names";
 import type { Process } from "../gen/api";
 import { go, href } from "../router";
 import { Button, Confirm, count, ErrorNote, size, Spinner, time, toast, useAsync, useNow, useTitle } from "../ui";
@@ -123,7 +124,7 @@ function SignalForm({ processId }: { processId: string }) {
 function Facts({ process }: { process: Process }) {
   const { exit, limits = [], refusals = [], labels = {} } = process;
   const facts: [string, ReactNode][] = [
-    ["Directory", `/${process.cwd?.replace(/^\/+/, "") ?? ""}`],
+    ["Directory", `/${(process.rawCwd ? shownName(rawName(process.rawCwd)) : (process.cwd ?? "")).replace(/^\/+/, "")}`],
     ["Started", time(process.startedNs)],
     ["Ended", time(exit?.endedNs)],
     ["Profile", process.profile],

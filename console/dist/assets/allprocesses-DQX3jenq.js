@@ -1,1 +1,0 @@
-import{j as s}from"./index-CACqmeOu.js";import{P as o}from"./processes-DFEUAAKS.js";import"./follow-BA2a06sD.js";import"./colours-BdebpjGW.js";/* empty css            */function u({rest:r}){return s.jsx(o,{route:["processes"],rest:r})}export{u as default};

@@ -1,1 +1,0 @@
-import{j as r}from"./index-CACqmeOu.js";import{P as t}from"./processes-DFEUAAKS.js";import"./follow-BA2a06sD.js";import"./colours-BdebpjGW.js";/* empty css            */function u({contextId:s,rest:o}){return r.jsx(t,{contextId:s,route:["contexts",s,"processes"],rest:o})}export{u as default};
