@@ -152,7 +152,11 @@ func TestEveryCommandTakesOrRefusesNamesThatAreNotUTF8(t *testing.T) {
 	add("git diff", rawRow{[]string{"git", "diff", name}, "+mine context", 0})
 	add("git stage", rawRow{[]string{"git", "stage", "-m", "m", "no" + name}, "no such change", 1}, rawRow{[]string{"git", "stage", "-m", "caf\xe9", name}, `"caf\xe9"`, 1},
 		rawRow{[]string{"git", "stage", "-m", "m", name}, "1 file", 0})
-	id := strings.Fields(s.ok("git", "staged"))[8]
+	words := strings.Fields(s.ok("git", "staged"))
+	if len(words) < 9 {
+		t.Fatalf("git staged printed %q", words)
+	}
+	id := words[8] // after the head
 	add("git show", rawRow{[]string{"git", "show", id, "--stat"}, shown, 0}, rawRow{[]string{"git", "show", id, name}, "+mine context", 0}, rawRow{[]string{"--json", "git", "show", id}, `"rawPath": "L2NhZuk`, 0})
 	must(t, os.WriteFile(theirs, []byte("third"), 0o600))
 	servertest.Git(t, s.dir, "add", name)
