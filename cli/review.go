@@ -318,14 +318,14 @@ func (a *app) applyCommand() *cobra.Command {
 	view.flags(cmd, "approve and apply")
 	commit.flags(cmd)
 	check.flags(cmd)
-	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "only say what would be done")
+	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "only say what would be done, or why it would be refused")
 	cmd.Flags().BoolVar(&req.RefuseMerge, "no-merge", false, "apply nothing if the workspace has changed one of the files since")
 	cmd.RunE = a.onReview(func(ctx context.Context, c *client.Client, r *client.Review, args []string) error {
 		what, err := sel.of(a, args)
 		if err == nil {
 			err = commit.set(req)
 		}
-		if err == nil && !req.GetDryRun() {
+		if err == nil {
 			err = view.bind(a.looksAt(c, r.ContextID()), what)
 		}
 		if err != nil {

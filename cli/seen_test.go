@@ -62,8 +62,11 @@ func TestApplyTakesWhatWasShown(t *testing.T) {
 	put("/dir/a", "three\n")
 	s.ok("diff", "p", "dir")
 	put("/dir/a", "two\n")
-	refused("changed since you looked", "apply", "p", "dir/a")
-	s.ok("apply", "p", "dir/a", "--dry-run")
+	for _, flag := range []string{"--no-merge", "--dry-run"} {
+		refused("changed since you looked: dir/a", "apply", "p", "dir/a", flag)
+		refused("changed since you looked: dir/a", "apply", "p", "--all", flag)
+	}
+	s.ok("apply", "p", "dir/a", "--dry-run", "--unseen")
 
 	// New files below a directory were not seen, and neither was a removal.
 	s.ok("diff", "p")

@@ -32,7 +32,7 @@ func (r *Reviews) Place(ctx context.Context, fork string, e *Entry) error {
 		return err
 	}
 	return r.cfg.Contexts.Changing(ctx, fork, func(root rootfs.Root) error {
-		w := &workspace{root: root, store: r.store, merger: r.ws.merger}
+		w := r.workspaceIn(root)
 		for i := range steps {
 			if steps[i].Before, _, err = r.store.keep(root, steps[i].Path); err != nil {
 				return err

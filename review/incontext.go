@@ -28,11 +28,8 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 		return err
 	}
 	return r.cfg.Contexts.Changing(ctx, e.Context, func(root rootfs.Root) error {
-		w := &workspace{root: root, store: r.store, merger: r.ws.merger}
-		conflicts, err := w.plan(ctx, e.Steps, false)
-		if err == nil && len(conflicts) > 0 {
-			err = conflicting("nothing was done: the context changed these files since", conflicts)
-		}
+		w := r.workspaceIn(root)
+		err := r.planInContext(ctx, w, e)
 		if err != nil {
 			return err
 		}
@@ -62,6 +59,20 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 	})
 }
 
+// workspaceIn returns a context as a tree that steps change.
+func (r *Reviews) workspaceIn(root rootfs.Root) *workspace {
+	return &workspace{root: root, store: r.store, merger: r.ws.merger}
+}
+
+// planInContext plans an entry's steps in its context. It fails if one cannot be taken.
+func (r *Reviews) planInContext(ctx context.Context, w *workspace, e *Entry) error {
+	conflicts, err := w.plan(ctx, e.Steps, false)
+	if err == nil && len(conflicts) > 0 {
+		err = conflicting("nothing was done: the context changed these files since", conflicts)
+	}
+	return err
+}
+
 // removalsFirst orders steps: a removal can make room for a file or for a directory.
 func removalsFirst(steps []step) []*step {
 	out := make([]*step, len(steps))
@@ -75,8 +86,7 @@ func removalsFirst(steps []step) []*step {
 // resolveInContext puts back what an interrupted entry did to its context.
 func (r *Reviews) resolveInContext(ctx context.Context, e *Entry) error {
 	err := r.cfg.Contexts.Changing(ctx, e.Context, func(root rootfs.Root) error {
-		w := &workspace{root: root, store: r.store, merger: r.ws.merger}
-		return w.rewrite(e.Steps)
+		return r.workspaceIn(root).rewrite(e.Steps)
 	})
 	if err != nil { // the context may be gone, or its driver; the server must start
 		r.cfg.Log.Warn("an interrupted discard could not be put back", zap.String("context", e.Context), zap.Int64("entry", e.ID), zap.Error(err))

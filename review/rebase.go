@@ -416,7 +416,7 @@ func (r *Reviews) putBackIn(ctx context.Context, w *workspace, id string) error 
 // inContextOf calls f with the context of an entry.
 func (r *Reviews) inContextOf(ctx context.Context, e *Entry, f func(w *workspace) error) error {
 	return r.cfg.Contexts.Replacing(ctx, e.Context, func(root rootfs.Root, _ Charge) error {
-		return f(&workspace{root: root, store: r.store, merger: r.ws.merger})
+		return f(r.workspaceIn(root))
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -50,10 +51,9 @@ func (r *Reviews) Undo(ctx context.Context, req UndoRequest) (*Entry, error) {
 	switch {
 	case e.MovesBase:
 		err = r.exchange(ctx, undo, req.DryRun, func(w *workspace) error { return w.planUndo(ctx, undo) })
+	case e.InContext && req.DryRun:
+		err = r.cfg.Contexts.Reading(ctx, e.Context, func(root rootfs.Root) error { return r.planInContext(ctx, r.workspaceIn(root), undo) })
 	case e.InContext:
-		if req.DryRun {
-			return undo, nil
-		}
 		err = r.inContext(ctx, undo)
 	default:
 		err = r.carryOut(ctx, undo, commit, false, req.DryRun)
