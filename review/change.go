@@ -120,7 +120,7 @@ func (c *Change) read(before, after opener) error {
 		c.Content = Binary
 		return nil
 	}
-	c.Content, c.Text = Text, DiffText(string(c.Path), old, now)
+	c.Content, c.Text = Text, diffVersions(c.Path, b, a, old, now)
 	return nil
 }
 

@@ -544,5 +544,5 @@ func (r *Reviews) hunksOf(p Path, before, after Version) *TextDiff {
 	if err1 != nil || err2 != nil || IsBinary(old) || IsBinary(now) {
 		return nil
 	}
-	return DiffText(string(p), old, now)
+	return diffVersions(p, before, after, old, now)
 }

@@ -302,7 +302,7 @@ func (r *Reviews) part(p Path, before, after Version, chosen func(h *Hunk) bool)
 	if err != nil {
 		return v, false, err
 	}
-	text := DiffText(string(p), old, now).Select(func(h *Hunk) bool {
+	text := diffVersions(p, before, after, old, now).Select(func(h *Hunk) bool {
 		some := chosen(h)
 		ok = ok || some
 		return some

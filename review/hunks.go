@@ -25,7 +25,7 @@ func IsBinary(content []byte) bool {
 // Hunk is one maximal run of changed lines. Lines keep their newlines.
 type Hunk struct {
 	// ID names the hunk by its path, its line in the base, its lines and the base lines around it. It survives changes elsewhere in the context's
-	// file, and covers each of the hunk's bytes and its place.
+	// file, and covers each of the hunk's bytes and its place. That of a new file covers its mode too: the hunk makes the file.
 	ID string
 	// Base and Other are the lines before the hunk, from 0, in each version.
 	Base, Other int
@@ -38,6 +38,8 @@ type TextDiff struct {
 	// Before and After are the lines of both versions, with their newlines. Only the last may lack one.
 	Before, After []string
 	Hunks         []Hunk
+	// creates is the mode of a file that the hunks create, "" if the version before exists.
+	creates string
 	// added and removed count the lines of all hunks. endings says that the versions differ in carriage returns alone. isShed says that there
 	// are no lines any more.
 	added, removed  int
@@ -45,8 +47,19 @@ type TextDiff struct {
 }
 
 // DiffText compares two versions of the file at path.
-func DiffText(path string, before, after []byte) *TextDiff {
-	d := &TextDiff{Before: lines(before), After: lines(after)}
+func DiffText(path string, before, after []byte) *TextDiff { return diffText(path, "", before, after) }
+
+// diffVersions is DiffText for versions with these contents, of which the later one exists.
+func diffVersions(p Path, before, after Version, old, now []byte) *TextDiff {
+	creates := ""
+	if !before.Exists() {
+		creates = fmt.Sprintf("%o", headMode(after))
+	}
+	return diffText(string(p), creates, old, now)
+}
+
+func diffText(path, creates string, before, after []byte) *TextDiff {
+	d := &TextDiff{Before: lines(before), After: lines(after), creates: creates}
 	for _, r := range runs(diff.Diff("a", before, "b", after)) {
 		d.Hunks = append(d.Hunks, Hunk{
 			Base: r.before, Other: r.after,
@@ -142,7 +155,11 @@ func (d *TextDiff) surroundings(h *Hunk) (from, to int) {
 func (d *TextDiff) idAt(path string, line int, h *Hunk) string {
 	from, to := d.surroundings(h)
 	end := h.Base + len(h.Removed)
-	return idOf("hunk.2", []string{path, strconv.Itoa(line)}, h.Removed, h.Added, d.Before[from:h.Base], d.Before[end:to])
+	place := []string{path, strconv.Itoa(line)}
+	if d.creates != "" {
+		place = append(place, d.creates)
+	}
+	return idOf("hunk.2", place, h.Removed, h.Added, d.Before[from:h.Base], d.Before[end:to])
 }
 
 // formerIDs returns the IDs that the hunks had while the version before was former, by their IDs of now. It leaves out hunks whose place in former

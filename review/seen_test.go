@@ -69,3 +69,85 @@ func (w *world) undoing(entry int64) func(dry bool) error {
 		return err
 	}
 }
+
+// TestHunksCoverWhatTheyWereShownWith selects the hunk of a file by its ID, and makes something else of the file then.
+func TestHunksCoverWhatTheyWereShownWith(t *testing.T) {
+	t.Parallel()
+	const gone = "gone"
+	for name, c := range map[string]struct {
+		path, shown, later string
+		// stale says that the hunk is not there any more; otherwise want is what is applied.
+		stale bool
+		want  files
+	}{
+		"a new file, made executable":          {"new", "text\n", "+x text\n", true, nil},
+		"a new executable, made a plain file":  {"new", "+x text\n", "text\n", true, nil},
+		"a new file, made a link":              {"new", "text\n", "-> text\n", true, nil},
+		"a new file, removed":                  {"new", "text\n", gone, true, nil},
+		"a new file, as it was":                {"new", "+x text\n", "+x text\n", false, files{"old": "1\n", "run": "+x 1\n", "new": "+x text\n"}},
+		"a changed file, made executable":      {"old", "2\n", "+x 2\n", false, files{"old": "2\n", "run": "+x 1\n"}},
+		"a changed program, made a plain file": {"run", "+x 2\n", "2\n", false, files{"old": "1\n", "run": "+x 2\n"}},
+		"a changed file, made a link":          {"old", "2\n", "-> 2\n", true, nil},
+		"a changed file, removed":              {"old", "2\n", gone, true, nil},
+		"an emptied file, removed":             {"old", "", gone, true, nil},
+	} {
+		base := files{"old": "1\n", "run": "+x 1\n"}
+		begin := func(t *testing.T) (*world, *Selection) {
+			w := newWorld(t, base)
+			write(t, w.in(id), files{c.path: c.shown})
+			hunk := w.changes(Query{}).Changes[0].Hunks()[0].ID
+			return w, &Selection{Changes: []Selected{{Path: Path(c.path), Hunks: []string{hunk}}}}
+		}
+		later := func(w *world) {
+			if c.later == gone {
+				remove(t, w.in(id), c.path)
+			} else {
+				write(t, w.in(id), files{c.path: c.later})
+			}
+		}
+		check := func(t *testing.T, w *world, err error, reason Reason) {
+			t.Helper()
+			want := c.want
+			if c.stale {
+				wantReason(t, err, reason)
+				want = base
+			} else {
+				must(t, err)
+			}
+			same(t, "the workspace", read(t, w.in("workspace")), want)
+		}
+		t.Run(name+"/apply", func(t *testing.T) {
+			t.Parallel()
+			w, sel := begin(t)
+			later(w)
+			check(t, w, w.applying(ApplyRequest{Selection: sel, Approve: true})(false), StaleRevision)
+		})
+		t.Run(name+"/approve", func(t *testing.T) {
+			t.Parallel()
+			w, sel := begin(t)
+			later(w)
+			_, err := w.reviews.Decide(t.Context(), DecideRequest{Context: id, Selection: *sel, Decision: Approved, Actor: "host"})
+			if err == nil {
+				w.apply(ApplyRequest{})
+			}
+			check(t, w, err, StaleRevision)
+		})
+		t.Run(name+"/approved before", func(t *testing.T) {
+			t.Parallel()
+			w, sel := begin(t)
+			w.decide(Approved, *sel)
+			later(w)
+			l := w.changes(Query{})
+			for _, ch := range l.Changes {
+				if whole, hunks := l.Verdict(ch); c.stale && (whole.Decision != "" || len(hunks) > 0) {
+					t.Errorf("%s is shown with the verdicts %v and %v", ch.Path, whole, hunks)
+				}
+			}
+			// What was approved is what was seen, whatever the context has now.
+			w.apply(ApplyRequest{})
+			want := files{"old": "1\n", "run": "+x 1\n"}
+			want[c.path] = c.shown
+			same(t, "the workspace", read(t, w.in("workspace")), want)
+		})
+	}
+}

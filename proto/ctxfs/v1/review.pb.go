@@ -1299,7 +1299,7 @@ func (x *FileVersion) GetSha256() string {
 type Hunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Names the hunk. It covers the path, the lines, before_start, and up to three lines of the version before on each side. Edits elsewhere in the
-	// context's file leave it alone. The same edit at another place of the file has another ID.
+	// context's file leave it alone. The same edit at another place of the file has another ID. That of a new file covers its mode too.
 	HunkId string `protobuf:"bytes,1,opt,name=hunk_id,json=hunkId,proto3" json:"hunk_id,omitempty"`
 	// The first line that it removes, from 1; for a hunk that removes none, the line after which it adds.
 	BeforeStart int32 `protobuf:"varint,2,opt,name=before_start,json=beforeStart,proto3" json:"before_start,omitempty"`

@@ -2340,7 +2340,7 @@ export interface Hunk {
   decision?: Decision;
   /**
    * Names the hunk. It covers the path, the lines, before_start, and up to three lines of the version before on each side. Edits elsewhere in the
-   * context's file leave it alone. The same edit at another place of the file has another ID.
+   * context's file leave it alone. The same edit at another place of the file has another ID. That of a new file covers its mode too.
    */
   hunkId?: string;
   /** Context before, removed lines, added lines, context after. */

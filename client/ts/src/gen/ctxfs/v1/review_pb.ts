@@ -264,7 +264,7 @@ export const FileVersionSchema: GenMessage<FileVersion> = /*@__PURE__*/
 export type Hunk = Message<"ctxfs.v1.Hunk"> & {
   /**
    * Names the hunk. It covers the path, the lines, before_start, and up to three lines of the version before on each side. Edits elsewhere in the
-   * context's file leave it alone. The same edit at another place of the file has another ID.
+   * context's file leave it alone. The same edit at another place of the file has another ID. That of a new file covers its mode too.
    *
    * @generated from field: string hunk_id = 1;
    */
