@@ -349,6 +349,7 @@ var commandWords = strings.NewReplacer(
 	"or use FsService/ReadStream", "or use 'ctxfs get'",
 	"use FsService/ReadStream and WriteStream", "use 'ctxfs get' and 'ctxfs put'",
 	"FsService/ReadStream", "'ctxfs get'",
+	"list the changes with ignored, and name the revision of that list", "name the revision that 'ctxfs changes --json --ignored' prints",
 	"list the changes again", "look again with 'ctxfs changes'",
 	"these changed since they were seen", "changed since you looked",
 	"show the difference again", "look again with 'ctxfs diff', or give --unseen",

@@ -14,7 +14,7 @@ import (
 func TestApplyTakesWhatWasShown(t *testing.T) {
 	t.Parallel()
 	ws := servertest.Workspace(t)
-	if err := os.WriteFile(filepath.Join(ws, ".gitignore"), []byte(".env\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(ws, ".gitignore"), []byte(".env\nout/\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	servertest.Start(t, ws, nil)
@@ -105,6 +105,22 @@ func TestApplyTakesWhatWasShown(t *testing.T) {
 	}
 	s.ok("diff", "p", "/.env")
 	s.ok("apply", "p", "/.env")
+
+	// The revision of the changes does not say what a new ignored directory holds.
+	s.ok("mkdir", "/out")
+	put("/out/lib", "good\n")
+	revision := func(flags ...string) string {
+		t.Helper()
+		if err := json.Unmarshal([]byte(s.ok(append([]string{"changes", "p", "--json"}, flags...)...)), &listed); err != nil {
+			t.Fatal(err)
+		}
+		return listed.Summary.Revision
+	}
+	refused("name the revision that 'ctxfs changes --json --ignored' prints", "apply", "p", "out/lib", "--revision", revision())
+	covering := revision("--ignored")
+	put("/out/lib", "evil\n")
+	refused("is at revision", "apply", "p", "out/lib", "--revision", covering)
+	s.ok("apply", "p", "out/lib", "--revision", revision("--ignored"))
 
 	// Nothing can be remembered without a home.
 	s.env["HOME"] = ""

@@ -180,14 +180,8 @@ func (l *List) isApproved(c *choice) bool {
 
 // allApproved lists what is approved. What the context holds now does not matter.
 func (r *Reviews) allApproved(ctx context.Context, req ApplyRequest) ([]step, error) {
-	if req.IfRevision != "" {
-		l, err := r.changes(ctx, Query{Context: req.Context}, nil)
-		if err != nil {
-			return nil, err
-		}
-		if err := errors.Join(l.checkRevision(req.IfRevision), l.Close()); err != nil {
-			return nil, err
-		}
+	if err := r.checkRevision(ctx, req.Context, req.IfRevision); err != nil {
+		return nil, err
 	}
 	st, err := r.states.read(req.Context)
 	if err != nil {

@@ -71,7 +71,11 @@ func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevisi
 	if ifRevision != "" || slices.Contains(scope, "") {
 		q = Query{Context: id, Ignored: false}
 	}
-	l, err = r.changes(ctx, q, func(root rootfs.Root, l *List) error {
+	at := &revisionCheck{want: ifRevision, scope: scope}
+	pick := func(root rootfs.Root, l *List) error {
+		if err := at.check(l.Changes); err != nil {
+			return err
+		}
 		var out []*Change
 		if sel.approves {
 			l.markRejected()
@@ -88,13 +92,14 @@ func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevisi
 		}
 		left = leftOuts(out)
 		return r.keep(root, chosen)
-	})
+	}
+	l, err = r.changes(ctx, q, pick)
+	if errors.Is(err, errListIgnored) {
+		q.Ignored = true
+		l, err = r.changes(ctx, q, pick)
+	}
 	if err == nil {
-		err = l.checkRevision(ifRevision)
-		if err == nil {
-			err = r.keepBase(l.base, chosen)
-		}
-		if err != nil {
+		if err = r.keepBase(l.base, chosen); err != nil {
 			err = errors.Join(err, l.Close())
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -524,20 +523,4 @@ func openerIn(root rootfs.Root, d Difference) opener {
 		f, _, err := root.OpenNoFollow(string(d.Path), rootfs.O_RDONLY)
 		return f, err
 	}
-}
-
-func revisionOf(changes []*Change) string {
-	var ids []string
-	for _, c := range changes {
-		ids = append(ids, string(c.Path), c.ID, fmt.Sprint(c.Tree))
-	}
-	return idOf("revision.2", ids)
-}
-
-// checkRevision refuses a call that was made for another revision.
-func (l *List) checkRevision(want string) error {
-	if want == "" || want == l.Revision {
-		return nil
-	}
-	return refuse(StaleRevision, nil, fmt.Sprintf("the context is at revision %s, not %s", l.Revision, want), "list the changes again")
 }

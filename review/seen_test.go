@@ -1,6 +1,7 @@
 package review
 
 import (
+	"maps"
 	"testing"
 )
 
@@ -147,6 +148,73 @@ func TestHunksCoverWhatTheyWereShownWith(t *testing.T) {
 			w.apply(ApplyRequest{})
 			want := files{"old": "1\n", "run": "+x 1\n"}
 			want[c.path] = c.shown
+			same(t, "the workspace", read(t, w.in("workspace")), want)
+		})
+	}
+}
+
+// TestEverythingBesideAFileOfAnIgnoredDirectory selects the root, and more below it by name.
+func TestEverythingBesideAFileOfAnIgnoredDirectory(t *testing.T) {
+	t.Parallel()
+	for _, p := range []Path{"out", "out/lib.js"} {
+		w := newWorld(t, files{".contextignore": "out\n"})
+		write(t, w.in(id), files{"out/lib.js": "good\n", "out/x.js": "good\n", "plain": "plain\n"})
+		w.apply(ApplyRequest{Selection: &Selection{Changes: []Selected{{}, {Path: p}}}, Approve: true})
+		want := files{".contextignore": "out\n", "plain": "plain\n"}
+		if p != "out" {
+			want["out/lib.js"] = "good\n"
+		}
+		same(t, string(p), read(t, w.in("workspace")), want)
+	}
+}
+
+// TestRevisionCoversNamedFilesOfIgnoredDirectories names a revision, and a file of a new ignored directory.
+func TestRevisionCoversNamedFilesOfIgnoredDirectories(t *testing.T) {
+	t.Parallel()
+	named := func(p Path) *Selection { return &Selection{Changes: []Selected{{Path: p}}} }
+	for name, c := range map[string]struct {
+		sel *Selection
+		// ignored says that the revision is that of the list with ignored directories.
+		ignored bool
+		// later is what the panel writes after it.
+		later  files
+		reason Reason
+		want   files
+	}{
+		"as it was":                       {named("out/lib.js"), true, nil, "", files{"out/lib.js": "good\n"}},
+		"another content of equal size":   {named("out/lib.js"), true, files{"out/lib.js": "evil\n"}, StaleRevision, nil},
+		"executable":                      {named("out/lib.js"), true, files{"out/lib.js": "+x good\n"}, StaleRevision, nil},
+		"a link":                          {named("out/lib.js"), true, files{"out/lib.js": "-> x.js"}, StaleRevision, nil},
+		"another file of the directory":   {named("out/lib.js"), true, files{"out/x.js": "evil\n"}, StaleRevision, nil},
+		"a revision without its content":  {named("out/lib.js"), false, nil, StaleRevision, nil},
+		"the same, and a later change":    {named("out/lib.js"), false, files{"out/lib.js": "evil\n"}, StaleRevision, nil},
+		"the directory":                   {named("out"), true, nil, NotApproved, nil},
+		"the directory without content":   {named("out"), false, nil, StaleRevision, nil},
+		"a file beside the directory":     {named("plain"), false, nil, "", files{"plain": "plain\n"}},
+		"all":                             {&Selection{All: true}, false, nil, "", files{"plain": "plain\n"}},
+		"all, at the revision of content": {&Selection{All: true}, true, nil, "", files{"plain": "plain\n"}},
+		"what is approved":                {nil, true, nil, "", files{"approved": "yes\n"}},
+		"what is approved, after a write": {nil, true, files{"out/lib.js": "evil\n"}, StaleRevision, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			base := files{".contextignore": "out\n"}
+			w := newWorld(t, base)
+			if c.sel == nil {
+				write(t, w.in(id), files{"approved": "yes\n"})
+				w.decide(Approved, Selection{All: true})
+			}
+			write(t, w.in(id), files{"out/lib.js": "good\n", "out/x.js": "good\n", "plain": "plain\n"})
+			revision := w.changes(Query{Ignored: c.ignored}).Revision
+			write(t, w.in(id), c.later)
+			err := w.applying(ApplyRequest{Selection: c.sel, Approve: c.sel != nil, IfRevision: revision})(false)
+			want := base
+			if c.reason != "" {
+				wantReason(t, err, c.reason)
+			} else {
+				must(t, err)
+				maps.Copy(want, c.want)
+			}
 			same(t, "the workspace", read(t, w.in("workspace")), want)
 		})
 	}

@@ -1983,7 +1983,8 @@ func (*ListChangesResponse_Summary) isListChangesResponse_Event() {}
 // Counts of changes.
 type ChangesSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names what the context holds against the base. Any other change has another revision.
+	// Names what the context holds against the base. Any other change has another revision. Of a new ignored directory it covers the number of files and
+	// bytes; with ListChangesRequest.ignored it covers their content. Calls accept either, and need the latter to take a file of such a directory.
 	Revision string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Changes listed.
 	Changes int32 `protobuf:"varint,2,opt,name=changes,proto3" json:"changes,omitempty"`
@@ -3160,7 +3161,7 @@ type DiscardRequest struct {
 	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
 	// What to discard.
 	Selection *Selection `protobuf:"bytes,2,opt,name=selection,proto3" json:"selection,omitempty"`
-	// Fails with STALE_REVISION if the context's revision is another one.
+	// Fails with STALE_REVISION if the context's revision is another one, or does not cover a file that is named.
 	IfRevision    string `protobuf:"bytes,3,opt,name=if_revision,json=ifRevision,proto3" json:"if_revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3301,7 +3302,7 @@ type DecideRequest struct {
 	Decision Decision `protobuf:"varint,3,opt,name=decision,proto3,enum=ctxfs.v1.Decision" json:"decision,omitempty"`
 	// A remark that the panel can read, at most 64 KiB.
 	Comment string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
-	// Fails with STALE_REVISION if the context's revision is another one.
+	// Fails with STALE_REVISION if the context's revision is another one, or does not cover a file that is named.
 	IfRevision    string `protobuf:"bytes,5,opt,name=if_revision,json=ifRevision,proto3" json:"if_revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3454,7 +3455,7 @@ type ApplyRequest struct {
 	Selection *Selection `protobuf:"bytes,2,opt,name=selection,proto3" json:"selection,omitempty"`
 	// Approves the selection as well.
 	Approve bool `protobuf:"varint,3,opt,name=approve,proto3" json:"approve,omitempty"`
-	// Fails with STALE_REVISION if the context's revision is another one.
+	// Fails with STALE_REVISION if the context's revision is another one, or does not cover a file that is named.
 	IfRevision string `protobuf:"bytes,4,opt,name=if_revision,json=ifRevision,proto3" json:"if_revision,omitempty"`
 	// Refuses files that the workspace has changed since, instead of merging them.
 	RefuseMerge bool `protobuf:"varint,5,opt,name=refuse_merge,json=refuseMerge,proto3" json:"refuse_merge,omitempty"`

@@ -179,7 +179,7 @@ export interface ApplyRequest {
   contextId?: string;
   /** Does nothing, and says what would be done. */
   dryRun?: boolean;
-  /** Fails with STALE_REVISION if the context's revision is another one. */
+  /** Fails with STALE_REVISION if the context's revision is another one, or does not cover a file that is named. */
   ifRevision?: string;
   /** Refuses files that the workspace has changed since, instead of merging them. */
   refuseMerge?: boolean;
@@ -507,7 +507,10 @@ export interface ChangesSummary {
   rejected?: number;
   /** Lines removed by them. */
   removedLines?: string;
-  /** Names what the context holds against the base. Any other change has another revision. */
+  /**
+   * Names what the context holds against the base. Any other change has another revision. Of a new ignored directory it covers the number of files and
+   * bytes; with ListChangesRequest.ignored it covers their content. Calls accept either, and need the latter to take a file of such a directory.
+   */
   revision?: string;
   /** How many paths have a conflict that Rebase recorded and that is not resolved. Always 0 for a panel's own changes. */
   unresolved?: number;
@@ -1020,7 +1023,7 @@ export interface DecideRequest {
   contextId?: string;
   /** The decision; DECISION_UNSPECIFIED takes earlier ones back. */
   decision?: Decision;
-  /** Fails with STALE_REVISION if the context's revision is another one. */
+  /** Fails with STALE_REVISION if the context's revision is another one, or does not cover a file that is named. */
   ifRevision?: string;
   /** What to decide on. */
   selection?: Selection;
@@ -1133,7 +1136,7 @@ export interface DirectorySize {
 export interface DiscardRequest {
   /** The context. */
   contextId?: string;
-  /** Fails with STALE_REVISION if the context's revision is another one. */
+  /** Fails with STALE_REVISION if the context's revision is another one, or does not cover a file that is named. */
   ifRevision?: string;
   /** What to discard. */
   selection?: Selection;

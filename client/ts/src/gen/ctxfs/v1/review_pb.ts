@@ -636,7 +636,8 @@ export const ListChangesResponseSchema: GenMessage<ListChangesResponse> = /*@__P
  */
 export type ChangesSummary = Message<"ctxfs.v1.ChangesSummary"> & {
   /**
-   * Names what the context holds against the base. Any other change has another revision.
+   * Names what the context holds against the base. Any other change has another revision. Of a new ignored directory it covers the number of files and
+   * bytes; with ListChangesRequest.ignored it covers their content. Calls accept either, and need the latter to take a file of such a directory.
    *
    * @generated from field: string revision = 1;
    */
@@ -1305,7 +1306,7 @@ export type DiscardRequest = Message<"ctxfs.v1.DiscardRequest"> & {
   selection?: Selection | undefined;
 
   /**
-   * Fails with STALE_REVISION if the context's revision is another one.
+   * Fails with STALE_REVISION if the context's revision is another one, or does not cover a file that is named.
    *
    * @generated from field: string if_revision = 3;
    */
@@ -1396,7 +1397,7 @@ export type DecideRequest = Message<"ctxfs.v1.DecideRequest"> & {
   comment: string;
 
   /**
-   * Fails with STALE_REVISION if the context's revision is another one.
+   * Fails with STALE_REVISION if the context's revision is another one, or does not cover a file that is named.
    *
    * @generated from field: string if_revision = 5;
    */
@@ -1480,7 +1481,7 @@ export type ApplyRequest = Message<"ctxfs.v1.ApplyRequest"> & {
   approve: boolean;
 
   /**
-   * Fails with STALE_REVISION if the context's revision is another one.
+   * Fails with STALE_REVISION if the context's revision is another one, or does not cover a file that is named.
    *
    * @generated from field: string if_revision = 4;
    */
