@@ -52,8 +52,12 @@ func (r *Reviews) against(ctx context.Context, q Query) (l *List, err error) {
 	l = &List{context: q.Context, state: &state{}, base: other.base}
 	err = r.cfg.Contexts.Frozen(ctx, q.Context, func(root rootfs.Root) error {
 		diffs, err := r.compare(ctx, q, origin, other.base, root)
+		diffs = slices.DeleteFunc(diffs, other.hasBeside)
 		if err == nil {
-			l.Changes, err = r.describeAll(ctx, slices.DeleteFunc(diffs, other.hasBeside), other.base, root)
+			l.Changes, err = r.describeAll(ctx, diffs, other.base, root)
+		}
+		if err == nil {
+			err = linked(l.Changes, diffs, other.base, root, r.cfg.Workspace)
 		}
 		return err
 	})

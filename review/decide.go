@@ -67,7 +67,7 @@ func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevisi
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	q := Query{Context: id, Paths: scope, Ignored: sel.Changes != nil || sel.Patch != nil}
+	q := Query{Context: id, Paths: scope, Ignored: sel.Changes != nil || sel.Patch != nil, Links: sel.approves && sel.Patch == nil}
 	if ifRevision != "" || slices.Contains(scope, "") {
 		q = Query{Context: id, Ignored: false}
 	}

@@ -225,6 +225,8 @@ type Query struct {
 	Ignored bool
 	// Drift compares the base with the workspace and with other contexts too. It reveals what they hold.
 	Drift bool
+	// Links looks for links with sensitive names in the whole context, if one of Paths is a directory.
+	Links bool
 	// Against is what the context is compared with.
 	Against Against
 }
@@ -369,10 +371,19 @@ func (r *Reviews) changes(ctx context.Context, q Query, keep func(root rootfs.Ro
 		if err != nil {
 			return err
 		}
-		if l.Changes, err = r.describeAll(ctx, diffs, l.base, root); err == nil && keep != nil {
-			err = keep(root, l)
+		if l.Changes, err = r.describeAll(ctx, diffs, l.base, root); err != nil {
+			return err
 		}
-		return err
+		others := diffs
+		if q.Links && slices.ContainsFunc(diffs, func(d Difference) bool { return !slices.Contains(q.scope(), d.Path) }) {
+			if others, err = r.compare(ctx, Query{Context: q.Context}, origin, l.base, root); err != nil {
+				return err
+			}
+		}
+		if err := linked(l.Changes, others, l.base, root, r.cfg.Workspace); err != nil || keep == nil {
+			return err
+		}
+		return keep(root, l)
 	})
 	if err == nil && len(q.Paths) == 0 {
 		l.Revision = revisionOf(l.Changes)

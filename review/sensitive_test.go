@@ -299,9 +299,9 @@ func TestSensitivePlaces(t *testing.T) {
 	for p, want := range map[Path]string{
 		"new/HEAD": SensitiveHook, "new/config": SensitiveHook, "new/hooks/post-checkout": SensitiveHook, "new/objects/info/packs": "", "old.git/config": SensitiveHook,
 		"old.git/hooks/update": SensitiveHook, "config": "", "hooks/index.ts": "", "git": SensitiveLink, "deep/git": SensitiveLink, "up": SensitiveLink, "fine": "",
-		"p/q/root": "", "out": SensitiveLink, "back": SensitiveLink,
+		"p/q/root": SensitiveHook + " " + SensitiveScript, "out": SensitiveLink, "back": SensitiveLink,
 		".vscode": SensitiveHook, ".github": SensitiveHook + " " + SensitiveWorkflow, "deep/.GitHub": SensitiveHook + " " + SensitiveWorkflow, "x/.github/workflows": SensitiveWorkflow,
-		"gradle": SensitiveScript, ".cargo": SensitiveScript, "deep/.husky": SensitiveHook, "vs": "",
+		"gradle": SensitiveScript, ".cargo": SensitiveScript, "deep/.husky": SensitiveHook, "vs": SensitiveHook + " " + SensitiveScript,
 	} {
 		if is, ok := got[p]; !ok || is != want {
 			t.Errorf("%s is sensitive as %q, want %q (a change: %t)", p, is, want, ok)
