@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -40,6 +41,16 @@ func (r *Reviews) Read(ctx context.Context, id string, p Path, which Which, use 
 		return readTree(r.ws.root, p, use)
 	}
 	return &fserr.Error{Code: fserr.EINVAL, Detail: "unknown version"}
+}
+
+// Concerns reports whether a path is part of the review of a context: a change that is not barred, or one that was decided on.
+func (r *Reviews) Concerns(ctx context.Context, id string, p Path) (bool, error) {
+	l, err := r.Changes(ctx, Query{Context: id, Paths: []Path{p}, Ignored: true})
+	if err != nil {
+		return false, err
+	}
+	is := l.state.Decided[p] != nil || slices.ContainsFunc(l.Changes, func(c *Change) bool { return c.Path == p && c.Barred == "" })
+	return is, l.Close()
 }
 
 func noVersion(p Path) error {

@@ -193,6 +193,51 @@ func TestReviewRightShowsTheWorkspaceWhereTheContextChanged(t *testing.T) {
 	}
 }
 
+// A panel with the right to review reads of another context what it reviews.
+func TestReviewRightReadsChangesOnly(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, testConfig(t))
+	editor := h.reviewed().GetContextId()
+	v := h.reviewer("panels/reviewer")
+	h.edit(editor)
+	folder := filepath.Join(h.r.Info().ContextsDir, editor, "app")
+	shell(t, h.in("app"), "echo out/ > .gitignore")
+	shell(t, folder, "mkdir -p out .git; echo made > out/made; echo x > .git/x; echo approved > approved")
+	decide := &ctxfsv1.DecideRequest{ContextId: editor, Decision: ctxfsv1.Decision_DECISION_APPROVED, Selection: &ctxfsv1.Selection{
+		What: &ctxfsv1.Selection_Changes{Changes: &ctxfsv1.SelectedChanges{Changes: []*ctxfsv1.SelectedChange{{Path: "/app/approved"}}}},
+	}}
+	if _, err := h.reviews().Decide(v.ctx, decide); err != nil {
+		t.Fatal(err)
+	}
+	shell(t, folder, "rm approved")
+	read := func(ctx context.Context, id, path string, version ctxfsv1.Version) error {
+		stream, err := h.reviews().ReadVersion(ctx, &ctxfsv1.ReadVersionRequest{ContextId: id, Path: path, Version: version})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		return err
+	}
+	const base, now, approved = ctxfsv1.Version_VERSION_BASE, ctxfsv1.Version_VERSION_CONTEXT, ctxfsv1.Version_VERSION_APPROVED
+	for _, version := range []ctxfsv1.Version{base, now, approved} {
+		for _, path := range []string{"/app/app.txt", "/app/.git/x", "/none", "/"} {
+			wantError(t, read(v.ctx, editor, path, version), codes.PermissionDenied, "EACCES", "a panel that reviews reads nothing else")
+		}
+		for name, err := range map[string]error{
+			"a change": read(v.ctx, editor, "/app/run", version), "a file of the host's": read(t.Context(), editor, "/app/app.txt", version),
+			"a file of its own": read(v.ctx, "", "/app/app.txt", version), "a file of its own, named": read(v.ctx, v.opened.GetContextId(), "/app/app.txt", version),
+		} {
+			if err != nil {
+				t.Errorf("%v of %s: %v", version, name, err)
+			}
+		}
+	}
+	for path, version := range map[string]ctxfsv1.Version{"/app/out/made": now, "/app/approved": approved} {
+		if err := read(v.ctx, editor, path, version); err != nil {
+			t.Errorf("%v of %s: %v", version, path, err)
+		}
+	}
+}
+
 // The right to review gives no other access to a context, and none without a context's name.
 func TestReviewRightGivesNothingElse(t *testing.T) {
 	t.Parallel()

@@ -51,7 +51,7 @@ const (
 // Only files and symbolic links are changes. A directory comes and goes with what it holds, as in git.
 //
 // Panels list, read, submit and discard their own changes, and read the decisions. Reviewers decide, apply and rebase: hosts, and panels with
-// PANEL_RIGHT_REVIEW. Such a panel names the context of others by context_id, and reads it like a host. A host that acts for a panel
+// PANEL_RIGHT_REVIEW. Such a panel names the context of others by context_id, and reads the changes there. A host that acts for a panel
 // (ctxfs-panel) is no reviewer. EACCES for a panel that names a context with its own work, or a copy whose origin was deleted.
 //
 // Errors of all calls: ESTALE (no such context), EBUSY (calls that change the context did not end within 10 s),
@@ -65,7 +65,8 @@ type ReviewServiceClient interface {
 	// Shows the content of changes, by path: as hunks, or as text that git apply accepts.
 	GetDiff(ctx context.Context, in *GetDiffRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetDiffResponse], error)
 	// Reads one version of a file as a whole.
-	// Errors: ENOENT (the file does not exist in that version), EINVAL (it is not a file or a link), EACCES (a panel reads the workspace's version of its own context).
+	// Errors: ENOENT (the file does not exist in that version), EINVAL (it is not a file or a link), EACCES (a panel reads the workspace's
+	// version of its own context, or what is no change of the context that it reviews).
 	ReadVersion(ctx context.Context, in *ReadVersionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadVersionResponse], error)
 	// Returns the state of the review, with counts.
 	GetReview(ctx context.Context, in *GetReviewRequest, opts ...grpc.CallOption) (*GetReviewResponse, error)
@@ -358,7 +359,7 @@ func (c *reviewServiceClient) ResolveConflict(ctx context.Context, in *ResolveCo
 // Only files and symbolic links are changes. A directory comes and goes with what it holds, as in git.
 //
 // Panels list, read, submit and discard their own changes, and read the decisions. Reviewers decide, apply and rebase: hosts, and panels with
-// PANEL_RIGHT_REVIEW. Such a panel names the context of others by context_id, and reads it like a host. A host that acts for a panel
+// PANEL_RIGHT_REVIEW. Such a panel names the context of others by context_id, and reads the changes there. A host that acts for a panel
 // (ctxfs-panel) is no reviewer. EACCES for a panel that names a context with its own work, or a copy whose origin was deleted.
 //
 // Errors of all calls: ESTALE (no such context), EBUSY (calls that change the context did not end within 10 s),
@@ -372,7 +373,8 @@ type ReviewServiceServer interface {
 	// Shows the content of changes, by path: as hunks, or as text that git apply accepts.
 	GetDiff(*GetDiffRequest, grpc.ServerStreamingServer[GetDiffResponse]) error
 	// Reads one version of a file as a whole.
-	// Errors: ENOENT (the file does not exist in that version), EINVAL (it is not a file or a link), EACCES (a panel reads the workspace's version of its own context).
+	// Errors: ENOENT (the file does not exist in that version), EINVAL (it is not a file or a link), EACCES (a panel reads the workspace's
+	// version of its own context, or what is no change of the context that it reviews).
 	ReadVersion(*ReadVersionRequest, grpc.ServerStreamingServer[ReadVersionResponse]) error
 	// Returns the state of the review, with counts.
 	GetReview(context.Context, *GetReviewRequest) (*GetReviewResponse, error)

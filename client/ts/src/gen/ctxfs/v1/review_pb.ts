@@ -3299,7 +3299,7 @@ export const ResolutionSchema: GenEnum<Resolution> = /*@__PURE__*/
  * Only files and symbolic links are changes. A directory comes and goes with what it holds, as in git.
  *
  * Panels list, read, submit and discard their own changes, and read the decisions. Reviewers decide, apply and rebase: hosts, and panels with
- * PANEL_RIGHT_REVIEW. Such a panel names the context of others by context_id, and reads it like a host. A host that acts for a panel
+ * PANEL_RIGHT_REVIEW. Such a panel names the context of others by context_id, and reads the changes there. A host that acts for a panel
  * (ctxfs-panel) is no reviewer. EACCES for a panel that names a context with its own work, or a copy whose origin was deleted.
  *
  * Errors of all calls: ESTALE (no such context), EBUSY (calls that change the context did not end within 10 s),
@@ -3333,7 +3333,8 @@ export const ReviewService: GenService<{
   },
   /**
    * Reads one version of a file as a whole.
-   * Errors: ENOENT (the file does not exist in that version), EINVAL (it is not a file or a link), EACCES (a panel reads the workspace's version of its own context).
+   * Errors: ENOENT (the file does not exist in that version), EINVAL (it is not a file or a link), EACCES (a panel reads the workspace's
+   * version of its own context, or what is no change of the context that it reviews).
    *
    * @generated from rpc ctxfs.v1.ReviewService.ReadVersion
    */
