@@ -254,6 +254,7 @@ func (e *Entry) keepOthersOut() {
 
 // take takes an entry's steps in a tree, and makes its commits: all or none. It records them. The caller has the workspace's lock.
 func (r *Reviews) take(ctx context.Context, w *workspace, e *Entry, commits *drafts) error {
+	w = w.making(e.makes)
 	// Without a plan for the working tree no step changes anything there.
 	s, err := r.begin(ctx, w, e, commits)
 	if err != nil {
@@ -329,7 +330,7 @@ func (r *Reviews) begin(ctx context.Context, w *workspace, e *Entry, commits *dr
 	if e.ID, err = r.journal.next(); err != nil {
 		return nil, err
 	}
-	e.At = time.Now().UTC()
+	e.At, e.Dirs = time.Now().UTC(), w.dirModes(e.Steps)
 	if err := commits.build(ctx, e); err != nil {
 		return nil, err
 	}

@@ -58,6 +58,8 @@ type step struct {
 	Commit *committed `json:"commit,omitempty"`
 	// away says that there is a directory at the path, and that other steps remove all of its files.
 	away bool
+	// exact says that a file gets the mode of to as well, unless its mode was changed since.
+	exact bool
 	// from and to are what is merged into the workspace: the difference between them.
 	from, to Version
 	// seen is what plan saw of Before; zero if that is not a file.
@@ -107,6 +109,8 @@ type workspace struct {
 	root  rootfs.Root
 	store *Store
 	merger
+	// makes are the modes of directories that steps make, where they are not plain.
+	makes map[Path]uint32
 }
 
 // plan finds what becomes of each step's path: the three-way merge of from, what the workspace holds, and to. It fills Before, After
@@ -166,6 +170,9 @@ func (w *workspace) planStep(ctx context.Context, s *step, removed map[Path]bool
 		s.Before, s.away = Version{}, true
 	}
 	s.After, s.Merged, kind, err = w.merge(ctx, merge3{base: s.from, now: s.Before, want: s.to})
+	if s.exact && s.Before.Mode == s.from.Mode && s.After.Same(s.to) {
+		s.After = s.to
+	}
 	if kind != 0 || err != nil || s.did() != Created {
 		return kind, err
 	}
@@ -210,6 +217,8 @@ type swaps struct {
 	dirs *tree.Dirs
 	all  []taken
 	made []string
+	// closed are directories whose mode permits nothing to be written, until done.
+	closed []Path
 	// later are steps that others must make room for.
 	later []*step
 	// sync says that files are flushed one by one.
@@ -339,14 +348,60 @@ func (s *swaps) makeDir(st *step) error {
 	if st.did() != Created || dir == "." {
 		return nil
 	}
-	first, err := s.w.root.MkdirAll(dir, 0o755)
-	if err != nil {
-		return fserr.Wrap(err, "apply", "/"+string(st.Path), "")
-	}
-	if first != "" {
-		s.made = append(s.made, first)
+	for at := range dir + "/" {
+		if at != len(dir) && dir[at] != '/' {
+			continue
+		}
+		mode, known := s.w.makes[Path(dir[:at])]
+		if !known && at != len(dir) {
+			continue
+		}
+		if err := s.makeOne(dir[:at], mode, known); err != nil {
+			return fserr.Wrap(err, "apply", "/"+string(st.Path), "")
+		}
 	}
 	return nil
+}
+
+// makeOne makes a directory, and what is missing above it. A mode that is known is its own.
+func (s *swaps) makeOne(dir string, mode uint32, known bool) error {
+	const plain, writable = 0o755, 0o700
+	first, err := s.w.root.MkdirAll(dir, plain)
+	if err != nil || first == "" {
+		return err
+	}
+	s.made = append(s.made, first)
+	if !known {
+		return nil
+	}
+	if mode&writable != writable {
+		s.closed = append(s.closed, Path(dir))
+	}
+	return s.w.root.Chmod(dir, mode|writable)
+}
+
+// dirModes returns the modes of the directories above the files that steps remove, but for plain ones.
+func (w *workspace) dirModes(steps []step) map[Path]uint32 {
+	modes, looked := map[Path]uint32{}, map[Path]bool{}
+	for i := range steps {
+		if steps[i].did() != Removed {
+			continue
+		}
+		for dir := parentOf(steps[i].Path); dir != "" && !looked[dir]; dir = parentOf(dir) {
+			looked[dir] = true
+			if st, err := w.root.Lstat(string(dir)); err == nil && st.IsDir() && st.Perm() != 0o755 {
+				modes[dir] = st.Perm()
+			}
+		}
+	}
+	return modes
+}
+
+// making returns the tree for steps that make directories with these modes.
+func (w *workspace) making(modes map[Path]uint32) *workspace {
+	out := *w
+	out.makes = modes
+	return &out
 }
 
 // prepare stages a step whose directory exists.
@@ -515,6 +570,9 @@ func (s *swaps) done(ctx context.Context) error {
 		return nil
 	})
 	err = errors.Join(err, s.dirs.Close())
+	for _, dir := range slices.Backward(s.closed) {
+		err = errors.Join(err, s.w.root.Chmod(string(dir), s.w.makes[dir]))
+	}
 	for _, t := range s.all {
 		if t.did() == Removed {
 			s.w.pruneAbove(t.Path)

@@ -28,7 +28,7 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 		return err
 	}
 	return r.cfg.Contexts.Changing(ctx, e.Context, func(root rootfs.Root) error {
-		w := r.workspaceIn(root)
+		w := r.workspaceIn(root).making(e.makes)
 		err := r.planInContext(ctx, w, e)
 		if err != nil {
 			return err
@@ -36,7 +36,7 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 		if e.ID, err = r.journal.next(); err != nil {
 			return err
 		}
-		e.At = time.Now().UTC()
+		e.At, e.Dirs = time.Now().UTC(), w.dirModes(e.Steps)
 		if err := r.journal.begin(e); err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 		for _, s := range removalsFirst(e.Steps) {
 			if err := w.writeInPlace(s); err != nil {
 				err = fserr.Wrap(err, "discard", "/"+string(s.Path), "")
-				if back := w.rewrite(e.Steps); back != nil {
+				if back := w.making(e.Dirs).rewrite(e.Steps); back != nil {
 					return errors.Join(err, back) // resolve tries again
 				}
 				return errors.Join(err, r.journal.abandon(e))
@@ -86,7 +86,7 @@ func removalsFirst(steps []step) []*step {
 // resolveInContext puts back what an interrupted entry did to its context.
 func (r *Reviews) resolveInContext(ctx context.Context, e *Entry) error {
 	err := r.cfg.Contexts.Changing(ctx, e.Context, func(root rootfs.Root) error {
-		return r.workspaceIn(root).rewrite(e.Steps)
+		return r.workspaceIn(root).making(e.Dirs).rewrite(e.Steps)
 	})
 	if err != nil { // the context may be gone, or its driver; the server must start
 		r.cfg.Log.Warn("an interrupted discard could not be put back", zap.String("context", e.Context), zap.Int64("entry", e.ID), zap.Error(err))

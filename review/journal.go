@@ -39,6 +39,10 @@ type Entry struct {
 	Actor   string    `json:"actor"`
 	At      time.Time `json:"at"`
 	Steps   []step    `json:"steps"`
+	// Dirs has the modes of the directories above files that the entry removes. An undo makes those that are gone with these modes.
+	Dirs pathMap[uint32] `json:"dirs,omitempty"`
+	// makes are the modes of directories that the entry makes; those of others are plain.
+	makes map[Path]uint32
 	// InContext says that the steps changed the context, not the workspace.
 	InContext bool `json:"in_context,omitempty"`
 	// MovesBase says that steps in the context are all taken or none is, and that they move the base. Steps in the workspace always do.

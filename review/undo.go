@@ -67,7 +67,7 @@ func (r *Reviews) Undo(ctx context.Context, req UndoRequest) (*Entry, error) {
 
 // undo returns the entry that takes an entry back. If it commits nothing, a branch keeps its commit, so that nothing but the base moves back.
 func (e *Entry) undo(actor string, commits bool) *Entry {
-	undo := &Entry{Kind: EntryUndo, Context: e.Context, Actor: actor, Undoes: e.ID, Target: e.Target, InContext: e.InContext, MovesBase: e.MovesBase}
+	undo := &Entry{Kind: EntryUndo, Context: e.Context, Actor: actor, Undoes: e.ID, Target: e.Target, InContext: e.InContext, MovesBase: e.MovesBase, makes: e.Dirs}
 	undo.Unrecorded = e.Unrecorded
 	for _, p := range e.Unrecorded {
 		undo.LeftOut = append(undo.LeftOut, LeftOut{p, "ignored"})
@@ -79,7 +79,7 @@ func (e *Entry) undo(actor string, commits bool) *Entry {
 		if s.did() != Unchanged || e.MovesBase || e.Target == ToBranch || (commits && s.Commit != nil) {
 			undo.Steps = append(undo.Steps, step{
 				Path: s.Path, from: s.After, to: s.Before, BaseBefore: s.BaseAfter, BaseAfter: s.BaseBefore, Unresolved: s.WasUnresolved, WasUnresolved: s.Unresolved,
-				Apart: s.Apart, Pulled: s.WasPulled, WasPulled: s.Pulled, revert: s.Commit,
+				Apart: s.Apart, Pulled: s.WasPulled, WasPulled: s.Pulled, revert: s.Commit, exact: true,
 			})
 		}
 	}
