@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"slices"
 
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -64,16 +63,21 @@ func (c *Client) Info(ctx context.Context, id string) (*ctxfsv1.GetInfoResponse,
 	return r, convert("getinfo", err)
 }
 
-// Discard is an option of DeleteContext and Restore.
+// Discard says what DeleteContext and Restore do to a context with changes that were not applied.
 type Discard bool
 
-// DiscardChanges lets DeleteContext and Restore lose changes that were not applied.
-const DiscardChanges Discard = true
+// What becomes of changes that were not applied.
+const (
+	// KeepChanges refuses the call: it fails with ReasonNotApplied.
+	KeepChanges Discard = false
+	// DiscardChanges loses them.
+	DiscardChanges Discard = true
+)
 
-// DeleteContext removes a context for good, and says how many entries it held. It fails with ReasonNotApplied if the context, or one of its
-// snapshots, has changes that were not applied, unless DiscardChanges is given.
-func (c *Client) DeleteContext(ctx context.Context, id string, discard ...Discard) (removed int64, err error) {
-	r, err := c.contexts().DeleteContext(ctx, &ctxfsv1.DeleteContextRequest{ContextId: id, DiscardChanges: slices.Contains(discard, DiscardChanges)})
+// DeleteContext removes a context for good, and says how many entries it held. discard says what becomes of changes that were not
+// applied, in the context or in one of its snapshots.
+func (c *Client) DeleteContext(ctx context.Context, id string, discard Discard) (removed int64, err error) {
+	r, err := c.contexts().DeleteContext(ctx, &ctxfsv1.DeleteContextRequest{ContextId: id, DiscardChanges: bool(discard)})
 	return r.GetRemoved(), reviewError("deletecontext", err)
 }
 

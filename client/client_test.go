@@ -353,7 +353,7 @@ func TestContextsAdmin(t *testing.T) {
 	if plan.GetFiles() != 2 {
 		t.Errorf("plan: %v", plan)
 	}
-	_, err = c.DeleteContext(ctx, "ctx_x")
+	_, err = c.DeleteContext(ctx, "ctx_x", client.KeepChanges)
 	must(t, err)
 	x, err := c.GetContext(ctx, "ctx_x")
 	must(t, err)

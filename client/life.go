@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"slices"
 
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -37,10 +36,10 @@ func (c *Client) ListSnapshots(ctx context.Context, id string) ([]*ctxfsv1.Snaps
 	return r.GetSnapshots(), convert("listsnapshots", err)
 }
 
-// Restore puts what a snapshot holds in place of what a context holds, which is lost. Open handles become ESTALE. It fails with ReasonNotApplied if
-// the context has changes that were not applied, unless DiscardChanges is given.
-func (c *Client) Restore(ctx context.Context, id, name string, discard ...Discard) (*ctxfsv1.Context, error) {
-	r, err := c.contexts().Restore(ctx, &ctxfsv1.RestoreRequest{ContextId: id, Name: name, DiscardChanges: slices.Contains(discard, DiscardChanges)})
+// Restore puts what a snapshot holds in place of what a context holds, which is lost. Open handles become ESTALE. discard says
+// what becomes of changes that were not applied.
+func (c *Client) Restore(ctx context.Context, id, name string, discard Discard) (*ctxfsv1.Context, error) {
+	r, err := c.contexts().Restore(ctx, &ctxfsv1.RestoreRequest{ContextId: id, Name: name, DiscardChanges: bool(discard)})
 	return r.GetContext(), reviewError("restore", err)
 }
 

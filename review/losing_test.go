@@ -115,16 +115,6 @@ func TestSnapshotsHoldChangesThatWereNotApplied(t *testing.T) {
 	}
 }
 
-// discard puts the base's content back for all changes.
-func (w *world) discard() {
-	w.t.Helper()
-	if len(w.changes(Query{}).Changes) == 0 {
-		return
-	}
-	_, err := w.reviews.Discard(w.t.Context(), id, *w.allPaths(), "", "panel")
-	must(w.t, err)
-}
-
 // applyTwice applies all changes, and then further ones of the same files.
 func (w *world) applyTwice() {
 	w.t.Helper()

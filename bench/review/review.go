@@ -223,7 +223,7 @@ func (s *repository) all(ctx context.Context, turn, changed int) error {
 
 // patch writes what the context changed to w.
 func (s *repository) patch(ctx context.Context, w io.Writer) error {
-	_, err := s.review.Patch(ctx, w, &ctxfsv1.GetDiffRequest{})
+	_, _, err := s.review.Patch(ctx, w, &ctxfsv1.GetDiffRequest{})
 	return err
 }
 

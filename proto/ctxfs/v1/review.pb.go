@@ -4644,7 +4644,11 @@ type UndoResponse struct {
 	// What was done, by path.
 	Files []*AppliedFile `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
 	// The further commits, by repository.
-	Commits       []*Commit `protobuf:"bytes,3,rep,name=commits,proto3" json:"commits,omitempty"`
+	Commits []*Commit `protobuf:"bytes,3,rep,name=commits,proto3" json:"commits,omitempty"`
+	// What a command changed and its entry does not have, so that it is not taken back: new directories that the ignore files exclude.
+	LeftOut []*LeftOut `protobuf:"bytes,4,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	// How many were left out.
+	LeftOutCount  int32 `protobuf:"varint,5,opt,name=left_out_count,json=leftOutCount,proto3" json:"left_out_count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4698,6 +4702,20 @@ func (x *UndoResponse) GetCommits() []*Commit {
 		return x.Commits
 	}
 	return nil
+}
+
+func (x *UndoResponse) GetLeftOut() []*LeftOut {
+	if x != nil {
+		return x.LeftOut
+	}
+	return nil
+}
+
+func (x *UndoResponse) GetLeftOutCount() int32 {
+	if x != nil {
+		return x.LeftOutCount
+	}
+	return 0
 }
 
 // The files that a refusal is about. It travels as a detail of the error, beside its google.rpc.ErrorInfo.
@@ -5642,12 +5660,14 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12\x17\n" +
 	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x12/\n" +
-	"\x06commit\x18\x03 \x01(\v2\x17.ctxfs.v1.CommitOptionsR\x06commit\"\x86\x01\n" +
+	"\x06commit\x18\x03 \x01(\v2\x17.ctxfs.v1.CommitOptionsR\x06commit\"\xda\x01\n" +
 	"\fUndoResponse\x12\x1d\n" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12+\n" +
 	"\x05files\x18\x02 \x03(\v2\x15.ctxfs.v1.AppliedFileR\x05files\x12*\n" +
-	"\acommits\x18\x03 \x03(\v2\x10.ctxfs.v1.CommitR\acommits\"w\n" +
+	"\acommits\x18\x03 \x03(\v2\x10.ctxfs.v1.CommitR\acommits\x12,\n" +
+	"\bleft_out\x18\x04 \x03(\v2\x11.ctxfs.v1.LeftOutR\aleftOut\x12$\n" +
+	"\x0eleft_out_count\x18\x05 \x01(\x05R\fleftOutCount\"w\n" +
 	"\fRefusedFiles\x12+\n" +
 	"\x05files\x18\x01 \x03(\v2\x15.ctxfs.v1.RefusedFileR\x05files\x12\x1d\n" +
 	"\n" +
@@ -5965,54 +5985,55 @@ var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	49, // 52: ctxfs.v1.UndoRequest.commit:type_name -> ctxfs.v1.CommitOptions
 	52, // 53: ctxfs.v1.UndoResponse.files:type_name -> ctxfs.v1.AppliedFile
 	50, // 54: ctxfs.v1.UndoResponse.commits:type_name -> ctxfs.v1.Commit
-	59, // 55: ctxfs.v1.RefusedFiles.files:type_name -> ctxfs.v1.RefusedFile
-	12, // 56: ctxfs.v1.RefusedFile.kind:type_name -> ctxfs.v1.ConflictKind
-	13, // 57: ctxfs.v1.RebaseRequest.on_conflict:type_name -> ctxfs.v1.OnConflict
-	52, // 58: ctxfs.v1.RebaseResponse.files:type_name -> ctxfs.v1.AppliedFile
-	62, // 59: ctxfs.v1.RebaseResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
-	22, // 60: ctxfs.v1.RebaseResponse.stale:type_name -> ctxfs.v1.SelectedChange
-	12, // 61: ctxfs.v1.RecordedConflict.kind:type_name -> ctxfs.v1.ConflictKind
-	16, // 62: ctxfs.v1.RecordedConflict.base:type_name -> ctxfs.v1.FileVersion
-	16, // 63: ctxfs.v1.RecordedConflict.context:type_name -> ctxfs.v1.FileVersion
-	16, // 64: ctxfs.v1.RecordedConflict.workspace:type_name -> ctxfs.v1.FileVersion
-	62, // 65: ctxfs.v1.ListConflictsResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
-	14, // 66: ctxfs.v1.ResolveConflictRequest.resolution:type_name -> ctxfs.v1.Resolution
-	52, // 67: ctxfs.v1.ResolveConflictResponse.file:type_name -> ctxfs.v1.AppliedFile
-	23, // 68: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
-	28, // 69: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
-	31, // 70: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
-	33, // 71: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
-	35, // 72: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
-	37, // 73: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
-	39, // 74: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
-	41, // 75: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
-	43, // 76: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
-	45, // 77: ctxfs.v1.ReviewService.ApplyChecked:input_type -> ctxfs.v1.ApplyCheckedRequest
-	53, // 78: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
-	56, // 79: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
-	60, // 80: ctxfs.v1.ReviewService.Rebase:input_type -> ctxfs.v1.RebaseRequest
-	63, // 81: ctxfs.v1.ReviewService.ListConflicts:input_type -> ctxfs.v1.ListConflictsRequest
-	65, // 82: ctxfs.v1.ReviewService.ResolveConflict:input_type -> ctxfs.v1.ResolveConflictRequest
-	24, // 83: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
-	30, // 84: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
-	32, // 85: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
-	34, // 86: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
-	36, // 87: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
-	38, // 88: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
-	40, // 89: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
-	42, // 90: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
-	51, // 91: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
-	46, // 92: ctxfs.v1.ReviewService.ApplyChecked:output_type -> ctxfs.v1.ApplyCheckedResponse
-	54, // 93: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
-	57, // 94: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
-	61, // 95: ctxfs.v1.ReviewService.Rebase:output_type -> ctxfs.v1.RebaseResponse
-	64, // 96: ctxfs.v1.ReviewService.ListConflicts:output_type -> ctxfs.v1.ListConflictsResponse
-	66, // 97: ctxfs.v1.ReviewService.ResolveConflict:output_type -> ctxfs.v1.ResolveConflictResponse
-	83, // [83:98] is the sub-list for method output_type
-	68, // [68:83] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	20, // 55: ctxfs.v1.UndoResponse.left_out:type_name -> ctxfs.v1.LeftOut
+	59, // 56: ctxfs.v1.RefusedFiles.files:type_name -> ctxfs.v1.RefusedFile
+	12, // 57: ctxfs.v1.RefusedFile.kind:type_name -> ctxfs.v1.ConflictKind
+	13, // 58: ctxfs.v1.RebaseRequest.on_conflict:type_name -> ctxfs.v1.OnConflict
+	52, // 59: ctxfs.v1.RebaseResponse.files:type_name -> ctxfs.v1.AppliedFile
+	62, // 60: ctxfs.v1.RebaseResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
+	22, // 61: ctxfs.v1.RebaseResponse.stale:type_name -> ctxfs.v1.SelectedChange
+	12, // 62: ctxfs.v1.RecordedConflict.kind:type_name -> ctxfs.v1.ConflictKind
+	16, // 63: ctxfs.v1.RecordedConflict.base:type_name -> ctxfs.v1.FileVersion
+	16, // 64: ctxfs.v1.RecordedConflict.context:type_name -> ctxfs.v1.FileVersion
+	16, // 65: ctxfs.v1.RecordedConflict.workspace:type_name -> ctxfs.v1.FileVersion
+	62, // 66: ctxfs.v1.ListConflictsResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
+	14, // 67: ctxfs.v1.ResolveConflictRequest.resolution:type_name -> ctxfs.v1.Resolution
+	52, // 68: ctxfs.v1.ResolveConflictResponse.file:type_name -> ctxfs.v1.AppliedFile
+	23, // 69: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
+	28, // 70: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
+	31, // 71: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
+	33, // 72: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
+	35, // 73: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
+	37, // 74: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
+	39, // 75: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
+	41, // 76: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
+	43, // 77: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
+	45, // 78: ctxfs.v1.ReviewService.ApplyChecked:input_type -> ctxfs.v1.ApplyCheckedRequest
+	53, // 79: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
+	56, // 80: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
+	60, // 81: ctxfs.v1.ReviewService.Rebase:input_type -> ctxfs.v1.RebaseRequest
+	63, // 82: ctxfs.v1.ReviewService.ListConflicts:input_type -> ctxfs.v1.ListConflictsRequest
+	65, // 83: ctxfs.v1.ReviewService.ResolveConflict:input_type -> ctxfs.v1.ResolveConflictRequest
+	24, // 84: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
+	30, // 85: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
+	32, // 86: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
+	34, // 87: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
+	36, // 88: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
+	38, // 89: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
+	40, // 90: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
+	42, // 91: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
+	51, // 92: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
+	46, // 93: ctxfs.v1.ReviewService.ApplyChecked:output_type -> ctxfs.v1.ApplyCheckedResponse
+	54, // 94: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
+	57, // 95: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
+	61, // 96: ctxfs.v1.ReviewService.Rebase:output_type -> ctxfs.v1.RebaseResponse
+	64, // 97: ctxfs.v1.ReviewService.ListConflicts:output_type -> ctxfs.v1.ListConflictsResponse
+	66, // 98: ctxfs.v1.ReviewService.ResolveConflict:output_type -> ctxfs.v1.ResolveConflictResponse
+	84, // [84:99] is the sub-list for method output_type
+	69, // [69:84] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_review_proto_init() }
