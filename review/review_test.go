@@ -404,6 +404,51 @@ func TestContentsAreCollected(t *testing.T) {
 	same(t, "undone", read(t, w.in("workspace")), files{"a": "base\n", "b": "base\n"})
 }
 
+// TestPatchOfADeletionShowsAllThatGoes deletes a file to which the user has added a line since the patch was made, and one of which the patch has
+// a part.
+func TestPatchOfADeletionShowsAllThatGoes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ was, patch string }{
+		"a line more":     {"1\n2\n3\n", "diff --git a/f b/f\ndeleted file mode 100644\n--- a/f\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-1\n-2\n"},
+		"another line":    {"1\n2\n", "diff --git a/f b/f\ndeleted file mode 100644\n--- a/f\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-1\n-3\n"},
+		"no line":         {"1\n", "diff --git a/f b/f\ndeleted file mode 100644\n"},
+		"another binary":  {"\x001", "diff --git a/f b/f\ndeleted file mode 100644\nBinary files a/f and /dev/null differ\n"},
+		"a link's target": {"-> there", "diff --git a/f b/f\ndeleted file mode 120000\n--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-elsewhere\n\\ No newline at end of file\n"},
+	} {
+		w := newWorld(t, files{"f": c.was})
+		remove(t, w.in(id), "f")
+		_, err := w.reviews.Apply(t.Context(), ApplyRequest{Context: id, Selection: &Selection{Patch: []byte(c.patch)}, Approve: true, Actor: "host"})
+		t.Log(name)
+		wantReason(t, err, StaleRevision)
+	}
+}
+
+// TestChangesThatAreNamedAreNoDirectories puts a directory in the place of a file that a reviewer was shown. Its change and its hunks do not stand
+// for what is in the directory.
+func TestChangesThatAreNamedAreNoDirectories(t *testing.T) {
+	t.Parallel()
+	for name, base := range map[string]files{"a new file": {"x": "x\n"}, "a changed file": {"f": "1\n2\n3\n"}} {
+		w := newWorld(t, base)
+		write(t, w.in(id), files{"f": "1\ngood\n3\n"})
+		shown := w.changes(Query{}).Changes[0]
+		remove(t, w.in(id), "f")
+		write(t, w.in(id), files{"f/evil": "evil\n"})
+		for how, s := range map[string]Selected{
+			"a change": {Path: "f", ChangeID: shown.ID}, "hunks": {Path: "f", Hunks: []string{shown.Hunks()[0].ID}},
+			"both": {Path: "f", ChangeID: shown.ID, Hunks: []string{shown.Hunks()[0].ID}}, "the root": {ChangeID: shown.ID},
+		} {
+			t.Log(name, how)
+			sel := Selection{Changes: []Selected{s}}
+			_, err := w.reviews.Decide(t.Context(), DecideRequest{Context: id, Selection: sel, Decision: Approved, Actor: "host"})
+			wantReason(t, err, StaleRevision)
+			_, err = w.reviews.Apply(t.Context(), ApplyRequest{Context: id, Selection: &sel, Approve: true, Actor: "host"})
+			wantReason(t, err, StaleRevision)
+			_, err = w.reviews.Discard(t.Context(), id, sel, "", "panel")
+			wantReason(t, err, StaleRevision)
+		}
+	}
+}
+
 // TestPatchSelectsWhatItShows makes a patch of each kind of change. It selects the change until the panel makes another one.
 func TestPatchSelectsWhatItShows(t *testing.T) {
 	t.Parallel()

@@ -160,8 +160,9 @@ func chooseNamed(changes []*Change, named []Selected) (chosen []*choice, left []
 		if rule := BarredName(s.Path); rule != "" {
 			return nil, nil, refuse(BarredPath, []Path{s.Path}, "the rule "+rule+" keeps it out of the workspace", "leave it out of the selection")
 		}
+		one := s.ChangeID != "" || len(s.Hunks) > 0 // it is a file's, also if a directory is there by now
 		switch c := at[s.Path]; {
-		case dirs[s.Path]:
+		case dirs[s.Path] && !one:
 			within[s.Path] = true
 		case c == nil || (s.ChangeID != "" && c.ID != s.ChangeID):
 			stale = append(stale, s.Path)
@@ -312,16 +313,16 @@ func isChange(c *Change, parts []*gitdiff.File, before func(*Change) ([]byte, er
 		if f.IsNew != (mode == 0) {
 			return anotherChange(c)
 		}
-		if len(c.Hunks()) == 0 && !f.IsDelete { // its lines were found otherwise
+		if len(c.Hunks()) == 0 { // its lines were found otherwise
 			var out bytes.Buffer
-			if err := gitdiff.Apply(&out, bytes.NewReader(content), f); err != nil {
+			err := gitdiff.Apply(&out, bytes.NewReader(content), f)
+			if content = out.Bytes(); err != nil || f.IsDelete && len(content) > 0 {
 				return anotherChange(c)
 			}
-			content = out.Bytes()
 		}
 		switch {
 		case f.IsDelete:
-			mode, content = 0, nil
+			mode = 0
 		case f.NewMode != 0:
 			mode = patchMode(f.NewMode)
 		case f.IsNew:
