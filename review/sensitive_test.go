@@ -242,7 +242,7 @@ func TestEachSensitiveNameIsFound(t *testing.T) {
 func TestSensitiveSpellings(t *testing.T) {
 	for _, name := range []string{
 		".v\u017fcode/tasks.json", ".VSCODE/tasks.json", ".hus\u212ay/pre-commit", "Ma\u212aefile", "pac\u212aage.j\u017fon", // ſ, and the Kelvin sign
-		"Make\ufb01le", ".clas\u017fpath", ".cla\u00dfpath", ".cla\u1e9epath", "gul\uff50file.js", ".git\u200cattributes", "package\ufe0f.json", "\u034fMakefile", "\ufeff.envrc",
+		"Make\ufb01le", ".cla\u017f\u017fpath", ".cla\u00dfpath", ".cla\u1e9epath", "gul\uff50file.js", ".git\u200cattributes", "package\ufe0f.json", "\u034fMakefile", "\ufeff.envrc",
 		"Makefile.", "Makefile ", ".envrc::$DATA", ".vscode./tasks.json", `.vscode\tasks.json`, `src\package.json`,
 	} {
 		if len(sensitives.reasons(Path(name))) == 0 {
