@@ -198,6 +198,10 @@ commands: need-git ## Runs COMMANDS (1000) short commands, and looks for what is
 soak: need-git ## Keeps 200 panels at work for SOAK (10m), by DRIVER (copy), while servers are stopped and killed, and draws a plot
 	CTXFS_SOAK=$(or $(SOAK),10m) CTXFS_SOAK_DRIVER=$(or $(DRIVER),copy) CTXFS_SOAK_PLOT=$(CURDIR)/docs/performance/soak-$(or $(DRIVER),copy).svg $(GO) test -count=1 -timeout 0 -v -run '^TestSoak$$' ./internal/ledger
 
+.PHONY: history
+history: need-git ## Repeats COMMITS (50) commits and as many merges of each repository in REPOS (a:b), on both drivers, and compares each with git
+	CTXFS_HISTORY=$(or $(COMMITS),50) CTXFS_HISTORY_REPOS=$(REPOS) $(GO) test -count=1 -timeout 0 -v -run '^TestHistory$$' ./internal/history
+
 .PHONY: lint
 lint: ## Vets and lints the Go code, the protos and the layering
 	scripts/check-modules
