@@ -27,8 +27,8 @@ func TestWhatSensitiveLinksLeadToIsSensitive(t *testing.T) {
 		},
 		"a file that is removed": {files{".vscode": "-> vs", "vs/tasks.json": "{}"}, nil, []string{"vs/tasks.json"}, map[Path]string{"vs/tasks.json": hook}},
 		"a directory of which some names are sensitive": {
-			files{".github": "-> gh", "gradle": "-> g"}, files{"gh/workflows/ci.yml": "on: push", "gh/other.yml": "x", "g/wrapper/w.jar": "x", "g/other": "x"}, nil,
-			map[Path]string{"gh/workflows/ci.yml": workflow, "gh/other.yml": "", "g/wrapper/w.jar": script, "g/other": ""},
+			files{".changeset": "-> gh", "gradle": "-> g"}, files{"gh/config.json": "{}", "gh/other.md": "x", "g/wrapper/w.jar": "x", "g/other": "x"}, nil,
+			map[Path]string{"gh/config.json": script, "gh/other.md": "", "g/wrapper/w.jar": script, "g/other": ""},
 		},
 		"a file":                         {files{"CLAUDE.md": "-> docs/agents.txt", "docs/agents.txt": "be good"}, files{"docs/agents.txt": "be evil", "docs/other.txt": "x"}, nil, map[Path]string{"docs/agents.txt": hook, "docs/other.txt": ""}},
 		"a file with a directory's name": {files{"build": "-> out", "out/a": "a"}, files{"out/a": "b"}, nil, map[Path]string{"out/a": ""}},
@@ -39,7 +39,7 @@ func TestWhatSensitiveLinksLeadToIsSensitive(t *testing.T) {
 		"a link above the target": {files{".vscode": "-> tools/vs", "tools": "-> build/tools"}, files{"build/tools/vs/a": "b", "build/tools/x": "y"}, nil, map[Path]string{"build/tools/vs/a": hook, "build/tools/x": ""}},
 		"a directory above the target that becomes a link": {
 			files{".vscode": "-> tools/vs", "tools/vs/a": "a"}, files{"tools": "-> other", "other/vs/a": "evil"}, []string{"tools/vs/a"},
-			map[Path]string{"tools": hook, "tools/vs/a": hook, "other/vs/a": hook},
+			map[Path]string{"tools": hook + " " + script, "tools/vs/a": hook, "other/vs/a": hook}, // tools/bazel has a rule of its own
 		},
 		"a link in the target": {
 			files{".vscode": "-> tools/vs", "tools/vs/tasks.json": "-> ../../shared/t.json", ".github": "-> gh", "gh/workflows": "-> ../flows"}, files{"shared/t.json": "evil", "shared/x": "x", "flows/ci.yml": "x"}, nil,
