@@ -207,7 +207,7 @@ func TestSensitiveNames(t *testing.T) {
 		"mypackage.json5x", "x/workflows/a.yml", "Dockerfiles/README.md", "test/HEAD", "configure.md", "yarn/releases/x", "a.config", "requirements.md", "requirements/login.md",
 		"src/index.ts", "src/config.ts", "src/settings.py", "manage.py", "tests/test_app.py", "spec/models/user_spec.rb", "lib/tasks.rb", "app/models/Project.swift", "project/README.md",
 		"project/src/main.go", "cmd/gradle/parse.go", "binder/bind.go", "src/editor/theme.ts", "vendor/github.com/x/y.go", "k8s/deploy.yaml", "chart/templates/pod.yaml", "locales/en.yml",
-		"data/users.json", "public/manifest.json", "pages/login.pom.ts", "pom.ts", "src/environment.ts", "src/envelope.go", "src/versions.go", "scripts/release.sh", "LICENSE", "docs/index.md",
+		"data/users.json", "public/manifest.json", "pages/login.pom.ts", "pom.ts", "src/environment.ts", "src/envelope.go", "src/versions.go", "scripts/release.sh", "LICENSE", "manual/index.md",
 		".clang-format", "rustfmt.toml", "src/aider.py", "a~b.txt", "x.txt.~1~", "notes~",
 	} {
 		if got := sensitives.reasons(Path(name)); len(got) != 0 {

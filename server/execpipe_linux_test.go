@@ -73,7 +73,6 @@ var runForms = map[string]runForm{
 	"session": func(t *testing.T, h *house, cmd *ctxfsv1.Command, take func(*ctxfsv1.RunResponse) bool) {
 		t.Helper()
 		s := beginOn(t, h.r.host(t), readToken(t, h.r), "")
-		defer s.cut()
 		data, err := proto.Marshal(&ctxfsv1.RunRequest{Command: cmd})
 		s.must(err)
 		s.must(s.say(&ctxfsv1.SessionRequest{Id: 7, Request: &ctxfsv1.SessionRequest_Call{Call: &ctxfsv1.SessionCall{
@@ -81,6 +80,11 @@ var runForms = map[string]runForm{
 		}}}))
 		// The client receives all that comes, as programs do. Only credit holds up the server.
 		events := make(chan *ctxfsv1.SessionResponse, 100)
+		defer func() { // after the session, which ends the goroutine
+			for range events {
+			}
+		}()
+		defer s.cut()
 		go func() {
 			defer close(events)
 			for {

@@ -250,7 +250,7 @@ export class Reviewer extends Review {
     const commands = checks.map((check) => {
       requireKnown(check, ["argv", "cwd", "optional", "wallMs"]);
       const { argv, cwd = "", optional = false, wallMs = 0 } = check;
-      return { $typeName: "ctxfs.v1.Check" as const, argv: [...argv], cwd, optional, wallMs: BigInt(wallMs) };
+      return { $typeName: "ctxfs.v1.Check" as const, argv: [...argv], rawArgv: [], cwd, rawCwd: new Uint8Array(0), optional, wallMs: BigInt(wallMs) };
     });
     const apply = { $typeName: "ctxfs.v1.ApplyRequest" as const, ...this.#apply(options) };
     let check = 0;
