@@ -189,7 +189,11 @@ type selection struct {
 }
 
 func (s *selection) flags(cmd *cobra.Command, verb string) {
-	cmd.Flags().BoolVar(&s.all, "all", false, verb+" all that is neither sensitive nor ignored, as a directory does")
+	all := verb + " all that is neither sensitive nor ignored, as a directory does"
+	if verb == "reject" {
+		all = "reject everything, also sensitive and ignored files, as a directory does"
+	}
+	cmd.Flags().BoolVar(&s.all, "all", false, all)
 	cmd.Flags().StringSliceVar(&s.hunks, "hunk", nil, verb+" only these hunks of the one PATH, by their IDs")
 	cmd.Flags().StringVar(&s.patch, "patch", "", verb+" the hunks in this patch; - reads standard input")
 }

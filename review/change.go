@@ -64,10 +64,15 @@ type opener func() (io.ReadCloser, error)
 // describe makes a Change of a difference. It reads the contents of texts.
 func describe(d Difference, before, after opener, ignored bool) (*Change, error) {
 	c := &Change{Difference: d, Kind: kindOf(d), Ignored: ignored || d.Tree != nil}
-	c.ID = idOf("change.2", []string{string(d.Path), fmt.Sprint(c.Kind), versionKey(d.Before), versionKey(d.After)})
+	c.ID = d.id()
 	err := c.read(before, after)
 	c.Sensitive = c.sensitive(after)
 	return c, err
+}
+
+// id returns the ID of the change.
+func (d Difference) id() string {
+	return idOf("change.2", []string{string(d.Path), fmt.Sprint(kindOf(d)), versionKey(d.Before), versionKey(d.After)})
 }
 
 func versionKey(v Version) string {
@@ -155,13 +160,19 @@ func (c *Change) Hunks() []Hunk {
 	return c.Text.Hunks
 }
 
+// isDecidable reports whether a decision on the change can be recorded.
+func (c *Change) isDecidable() bool { return c.Barred == "" && !c.Unstable && c.Tree == nil }
+
+// unstable is the reason of a LeftOut that another program was writing.
+const unstable = "unstable"
+
 // leftOut says why Selection.All leaves the change out: "" if it takes it.
 func (c *Change) leftOut() string {
 	switch {
 	case c.Barred != "":
 		return c.Barred
 	case c.Unstable:
-		return "unstable"
+		return unstable
 	case len(c.Sensitive) > 0:
 		return c.Sensitive[0]
 	case c.Ignored:

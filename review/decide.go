@@ -30,7 +30,8 @@ type DecideRequest struct {
 	IfRevision string
 }
 
-// Decide records a decision on changes, and keeps the contents that it is about.
+// Decide records a decision on changes, and keeps the contents that it is about. A request that does not approve withdraws every decision on what it names,
+// whatever the context has there now.
 func (r *Reviews) Decide(ctx context.Context, req DecideRequest) (out Decided, err error) {
 	unlock, err := r.lock(ctx, req.Context)
 	if err != nil {
@@ -39,6 +40,9 @@ func (r *Reviews) Decide(ctx context.Context, req DecideRequest) (out Decided, e
 	defer unlock()
 	req.Selection.withdraws, req.Selection.approves = req.Decision != Approved, req.Decision == Approved
 	l, chosen, left, err := r.choose(ctx, req.Context, req.Selection, req.IfRevision)
+	if err != nil && req.Selection.withdraws {
+		l, left, err = r.withdrawOnly(ctx, req, err)
+	}
 	if err != nil {
 		return out, err
 	}
@@ -76,22 +80,37 @@ func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevisi
 		if err := at.check(l.Changes); err != nil {
 			return err
 		}
-		var out []*Change
 		if sel.approves {
 			l.markRejected()
-		}
-		if sel.withdraws {
-			sel.Changes, l.withdrawn = l.state.withdraw(sel, l.Changes)
 		}
 		before := func(c *Change) ([]byte, error) {
 			return whole(c.Path, c.Before, func() (io.ReadCloser, error) { return l.base.open(l.base.lookup(c.Path)) })
 		}
-		chosen, out, err = sel.choose(l.Changes, func(c *Change) (*TextDiff, error) { return c.text(l.base, root) }, before)
-		if err != nil {
-			return err
+		text := func(c *Change) (*TextDiff, error) { return c.text(l.base, root) }
+		for {
+			named, changes := sel, l.Changes
+			if sel.withdraws {
+				named, changes, l.withdrawn = l.withdraw(sel)
+			}
+			var out []*Change
+			if sel.Approved {
+				chosen = l.chooseApproved(changes)
+				err = allowed(chosen)
+			} else {
+				chosen, out, err = named.choose(changes, text, before)
+			}
+			if err != nil {
+				return err
+			}
+			left = leftOuts(out)
+			changed, err := r.keep(root, chosen)
+			if err != nil || changed == nil {
+				return err
+			}
+			if changed.Unstable = true; !sel.withdraws {
+				return allowed([]*choice{changed})
+			}
 		}
-		left = leftOuts(out)
-		return r.keep(root, chosen)
 	}
 	l, err = r.changes(ctx, q, pick)
 	if errors.Is(err, errListIgnored) {
@@ -122,51 +141,128 @@ func (l *List) markRejected() {
 	}
 }
 
-// withdraw returns what is selected but for changes that are not there any more, and the paths of such changes on which there is a decision: an approval
-// would be applied although no list of changes shows it.
-func (st *state) withdraw(sel Selection, changes []*Change) (rest []Selected, gone []Path) {
-	there := map[Path]bool{}
+// chooseApproved chooses what is approved of changes.
+func (l *List) chooseApproved(changes []*Change) (out []*choice) {
 	for _, c := range changes {
-		there[c.Path] = true
+		if chosen := l.approvedOf(c); chosen != nil {
+			out = append(out, chosen)
+		}
 	}
-	for _, p := range slices.Sorted(maps.Keys(st.Decided)) {
-		selected := sel.All || slices.ContainsFunc(sel.Changes, func(s Selected) bool { return isWithin(p, s.Path) && len(s.Hunks) == 0 })
-		if selected && !there[p] {
+	return out
+}
+
+// approvedOf chooses what is approved of a change: all of it, or hunks. It is nil if nothing is.
+func (l *List) approvedOf(c *Change) *choice {
+	whole, hunks := l.Verdict(c)
+	out := &choice{Change: c, hunks: map[string]bool{}}
+	for id, v := range hunks {
+		if v.Decision == Approved {
+			out.hunks[id] = true
+		}
+	}
+	switch {
+	case whole.Decision == Approved && len(out.hunks) == len(hunks):
+		out.hunks = nil
+	case len(out.hunks) == 0:
+		return nil
+	}
+	return out
+}
+
+// withdraw finds the decisions that a selection takes back without recording another one: those on paths whose change, if there is one, cannot be decided on
+// now. Otherwise an approval would be applied that nobody could take back. rest is what the selection names among the other changes.
+func (l *List) withdraw(sel Selection) (rest Selection, others []*Change, gone []Path) {
+	rest, at := sel, map[Path]*Change{}
+	for _, c := range l.Changes {
+		at[c.Path] = c
+	}
+	for _, p := range slices.Sorted(maps.Keys(l.state.Decided)) {
+		c := at[p]
+		isRecorded := c != nil && sel.canDecide(c) && (!sel.Approved || l.approvedOf(c) != nil)
+		if !isRecorded && sel.namesDecision(p, l.state.Decided[p], c) {
 			gone = append(gone, p)
+			delete(at, p)
+		}
+	}
+	for _, c := range l.Changes {
+		if at[c.Path] != nil {
+			others = append(others, c)
 		}
 	}
 	if sel.Changes == nil {
-		return nil, gone
+		return rest, others, gone
 	}
-	rest = []Selected{}
+	rest.Changes = []Selected{}
 	for _, s := range sel.Changes {
 		within := func(p Path) bool { return isWithin(p, s.Path) }
-		if !slices.ContainsFunc(gone, within) || slices.ContainsFunc(changes, func(c *Change) bool { return within(c.Path) }) {
-			rest = append(rest, s)
+		if !slices.ContainsFunc(gone, within) || slices.ContainsFunc(others, func(c *Change) bool { return within(c.Path) && sel.canDecide(c) }) {
+			rest.Changes = append(rest.Changes, s)
 		}
 	}
-	return rest, gone
+	return rest, others, gone
 }
 
-// keep puts what the context holds of the chosen changes into the store.
-func (r *Reviews) keep(root rootfs.Root, chosen []*choice) error {
+// namesDecision reports whether the selection names a decision on a path. now is the change that the path has, nil for none.
+func (s Selection) namesDecision(p Path, d *decided, now *Change) bool {
+	return s.All || s.Approved && d.isApproved() || slices.ContainsFunc(s.Changes, func(s Selected) bool {
+		is := s.Path != p || s.ChangeID == "" || now == nil || s.ChangeID == now.ID || s.ChangeID == (Difference{Path: p, Before: d.Before, After: d.After}).id()
+		return is && isWithin(p, s.Path) && len(s.Hunks) == 0
+	})
+}
+
+// canDecide reports whether a decision can be recorded on a change that the selection names, or that is below a directory which it names.
+func (s Selection) canDecide(c *Change) bool {
+	if !c.isDecidable() {
+		return false
+	}
+	return s.All || s.Approved || slices.ContainsFunc(s.Changes, func(s Selected) bool {
+		return isWithin(c.Path, s.Path) && (s.Path != c.Path || s.ChangeID == "" || s.ChangeID == c.ID)
+	})
+}
+
+// withdrawOnly finds the decisions that a request takes back if the context could not be compared. It fails with the error of that, which is why, for a
+// refusal, and unless there is a decision on each path that is named. left has the directories whose changes are not known.
+func (r *Reviews) withdrawOnly(ctx context.Context, req DecideRequest, why error) (l *List, left []LeftOut, err error) {
+	var refusal *Error
+	if errors.As(why, &refusal) || req.IfRevision != "" || ctx.Err() != nil {
+		return nil, nil, why
+	}
+	st, err := r.states.read(req.Context)
+	if err != nil {
+		return nil, nil, err
+	}
+	l = &List{context: req.Context, state: st, base: &base{}}
+	rest, _, gone := l.withdraw(req.Selection)
+	if len(gone) == 0 || len(rest.Changes) > 0 {
+		return nil, nil, why
+	}
+	l.withdrawn = gone
+	if req.Selection.All {
+		left = []LeftOut{{"", unstable}}
+	}
+	for _, s := range req.Selection.Changes {
+		if st.Decided[s.Path] == nil {
+			left = append(left, LeftOut{s.Path, unstable})
+		}
+	}
+	return l, left, nil
+}
+
+// keep puts what the context holds of the chosen changes into the store. It returns the first one that holds another content by now, if there is one.
+func (r *Reviews) keep(root rootfs.Root, chosen []*choice) (changed *choice, err error) {
 	for _, c := range chosen {
 		if !c.After.Exists() || r.store.has(c.After.Hash) {
 			continue
 		}
 		v, _, err := r.store.keep(root, c.Path)
-		if err == nil && v.Hash != c.After.Hash {
-			err = errUnstable
-		}
-		if errors.Is(err, errUnstable) {
-			c.Unstable = true
-			err = allowed([]*choice{c})
+		if errors.Is(err, errUnstable) || err == nil && v.Hash != c.After.Hash {
+			return c, nil
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // keepBase puts the base's contents of the chosen changes into the store: the layer may go before they are applied.

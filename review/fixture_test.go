@@ -54,6 +54,8 @@ type world struct {
 	digest   string
 	// quota bounds what Replacing may charge, in bytes; 0 is no bound.
 	quota int64
+	// through, if it is not nil, makes what reviews see of a context.
+	through func(rootfs.Root) rootfs.Root
 }
 
 const id = "ctx_a"
@@ -115,7 +117,11 @@ func (w *world) Frozen(_ context.Context, id string, f func(rootfs.Root) error) 
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(root), root.Close())
+	seen := root
+	if w.through != nil {
+		seen = w.through(root)
+	}
+	return errors.Join(f(seen), root.Close())
 }
 
 func (w *world) Changing(ctx context.Context, id string, f func(rootfs.Root) error) error {

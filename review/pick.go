@@ -83,7 +83,12 @@ func (r *Reviews) Pick(ctx context.Context, req PickRequest) (out Picked, err er
 		if chosen, err = r.pick(ctx, req, root, l); err != nil {
 			return err
 		}
-		return r.keep(root, chosen)
+		changed, err := r.keep(root, chosen)
+		if err == nil && changed != nil {
+			changed.Unstable = true
+			err = allowed([]*choice{changed})
+		}
+		return err
 	})
 	if err != nil {
 		return out, err

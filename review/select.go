@@ -21,7 +21,8 @@ type Selection struct {
 	Changes  []Selected
 	// approves says that the selection approves: All, or a directory, leaves out what was rejected.
 	approves bool
-	// withdraws says that the selection takes decisions back, also those on changes that are not there any more.
+	// withdraws says that the selection rejects, or takes decisions back, also those on changes that are not there any more. All, or a directory, leaves out
+	// only what no decision can be recorded on.
 	withdraws bool
 	// Patch is a unified diff, or one by git. Each of its hunks must be one that there is.
 	Patch []byte
@@ -91,9 +92,9 @@ func (s Selection) choose(changes []*Change, text func(*Change) (*TextDiff, erro
 	case s.Patch != nil:
 		chosen, err = choosePatch(changes, s.Patch, text, before)
 	case s.Changes != nil:
-		chosen, left, err = chooseNamed(changes, s.Changes)
+		chosen, left, err = s.chooseNamed(changes, s.Changes)
 	default:
-		chosen, left, err = chooseNamed(changes, []Selected{{}})
+		chosen, left, err = s.chooseNamed(changes, []Selected{{}})
 	}
 	if err == nil {
 		err = s.checkSeen(chosen)
@@ -146,7 +147,7 @@ func allowed(chosen []*choice) error {
 }
 
 // chooseNamed finds what is named among the changes, and what the directories that are named leave out.
-func chooseNamed(changes []*Change, named []Selected) (chosen []*choice, left []*Change, err error) {
+func (s Selection) chooseNamed(changes []*Change, named []Selected) (chosen []*choice, left []*Change, err error) {
 	at, dirs := map[Path]*Change{}, map[Path]bool{"": true}
 	for _, c := range changes {
 		at[c.Path] = c
@@ -156,18 +157,18 @@ func chooseNamed(changes []*Change, named []Selected) (chosen []*choice, left []
 	}
 	byPath, within := map[Path]*choice{}, map[Path]bool{}
 	var stale []Path
-	for _, s := range named {
-		if rule := BarredName(s.Path); rule != "" {
-			return nil, nil, refuse(BarredPath, []Path{s.Path}, "the rule "+rule+" keeps it out of the workspace", "leave it out of the selection")
+	for _, n := range named {
+		if rule := BarredName(n.Path); rule != "" {
+			return nil, nil, refuse(BarredPath, []Path{n.Path}, "the rule "+rule+" keeps it out of the workspace", "leave it out of the selection")
 		}
-		one := s.ChangeID != "" || len(s.Hunks) > 0 // it is a file's, also if a directory is there by now
-		switch c := at[s.Path]; {
-		case dirs[s.Path] && !one:
-			within[s.Path] = true
-		case c == nil || (s.ChangeID != "" && c.ID != s.ChangeID):
-			stale = append(stale, s.Path)
+		one := n.ChangeID != "" || len(n.Hunks) > 0 // it is a file's, also if a directory is there by now
+		switch c := at[n.Path]; {
+		case dirs[n.Path] && !one:
+			within[n.Path] = true
+		case c == nil || (n.ChangeID != "" && c.ID != n.ChangeID):
+			stale = append(stale, n.Path)
 		default:
-			if err := take(byPath, c, s.Hunks); err != nil {
+			if err := take(byPath, c, n.Hunks); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -178,7 +179,7 @@ func chooseNamed(changes []*Change, named []Selected) (chosen []*choice, left []
 	for _, c := range changes {
 		switch {
 		case byPath[c.Path] != nil || !(within[""] || within[c.Path] || below(c.Path, within)):
-		case c.leftOut() == "":
+		case c.leftOut() == "" || s.withdraws && c.isDecidable():
 			byPath[c.Path] = c.unrejected()
 		default:
 			left = append(left, c)

@@ -79,6 +79,8 @@ type ReviewServiceClient interface {
 	Discard(ctx context.Context, in *DiscardRequest, opts ...grpc.CallOption) (*DiscardResponse, error)
 	// Approves or rejects changes, or takes a decision back. The server keeps the approved bytes: what the context holds
 	// later does not matter to Apply. A decision stays when the context takes the change back, or changes it: ChangesSummary.gone names it.
+	// To reject, or to take back, withdraws every decision on the paths that are named, whatever the context has there now. `all` and directories then
+	// select sensitive and ignored changes too.
 	// Errors: BARRED_PATH, EBUSY (another program was writing the file).
 	Decide(ctx context.Context, in *DecideRequest, opts ...grpc.CallOption) (*DecideResponse, error)
 	// Merges approved changes into the workspace. Either all of them are applied or none is. The workspace's other content stays: a file that changed
@@ -387,6 +389,8 @@ type ReviewServiceServer interface {
 	Discard(context.Context, *DiscardRequest) (*DiscardResponse, error)
 	// Approves or rejects changes, or takes a decision back. The server keeps the approved bytes: what the context holds
 	// later does not matter to Apply. A decision stays when the context takes the change back, or changes it: ChangesSummary.gone names it.
+	// To reject, or to take back, withdraws every decision on the paths that are named, whatever the context has there now. `all` and directories then
+	// select sensitive and ignored changes too.
 	// Errors: BARRED_PATH, EBUSY (another program was writing the file).
 	Decide(context.Context, *DecideRequest) (*DecideResponse, error)
 	// Merges approved changes into the workspace. Either all of them are applied or none is. The workspace's other content stays: a file that changed

@@ -3397,6 +3397,8 @@ export const ReviewService: GenService<{
   /**
    * Approves or rejects changes, or takes a decision back. The server keeps the approved bytes: what the context holds
    * later does not matter to Apply. A decision stays when the context takes the change back, or changes it: ChangesSummary.gone names it.
+   * To reject, or to take back, withdraws every decision on the paths that are named, whatever the context has there now. `all` and directories then
+   * select sensitive and ignored changes too.
    * Errors: BARRED_PATH, EBUSY (another program was writing the file).
    *
    * @generated from rpc ctxfs.v1.ReviewService.Decide
