@@ -48,6 +48,8 @@ const (
 	ReasonHookFailed   = "HOOK_FAILED"
 	// ReasonNotApplied is of DeleteContext and Restore.
 	ReasonNotApplied = "NOT_APPLIED"
+	// ReasonLayerMissing is of a context that can be read and written, but not reviewed, since the layer that it was seeded with is missing.
+	ReasonLayerMissing = "LAYER_MISSING"
 	// ReasonCheckFailed is of an ApplyChecked whose check failed.
 	ReasonCheckFailed = "CHECK_FAILED"
 )

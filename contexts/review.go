@@ -119,7 +119,7 @@ func (m *Manager) Origin(ctx context.Context, id ID) (Origin, error) {
 	}
 	if err != nil {
 		return Origin{}, &fserr.Error{
-			Code: fserr.EIO, Kind: fserr.KindContext, Detail: "the manifest of context '" + string(id) + "' cannot be read", Hint: "'ctxfs doctor' says what is missing", Err: err,
+			Code: fserr.EIO, Kind: fserr.KindContext, Detail: "the manifest of context '" + string(id) + "' cannot be read", Hint: "restore .ctxfs/manifests in the contexts directory from a backup", Err: err,
 		}
 	}
 	if err := m.seeder.Layers.Complete(ctx, digest); err != nil {

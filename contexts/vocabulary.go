@@ -145,3 +145,6 @@ func IsFull(dir string) bool { return disk.IsFull(dir) }
 func LostStates(l Layout, mounters ...driver.Mounter) []string {
 	return lifecycle.LostStates(l, mounters...)
 }
+
+// WithoutLayers names the contexts in l that were seeded with a layer that is missing, and cannot be reviewed without it.
+func WithoutLayers(l Layout) []string { return lifecycle.WithoutLayers(l) }

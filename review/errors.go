@@ -24,6 +24,8 @@ const (
 	HookFailed Reason = "HOOK_FAILED"
 	// NotApplied is of a context that would be lost with changes that were not applied.
 	NotApplied Reason = "NOT_APPLIED"
+	// LayerMissing is of a context whose layer is gone, so that nothing says what the context changed.
+	LayerMissing Reason = "LAYER_MISSING"
 	// CheckFailed says that a check of the result failed.
 	CheckFailed Reason = "CHECK_FAILED"
 )

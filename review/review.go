@@ -406,6 +406,9 @@ func (r *Reviews) opened(ctx context.Context, id string) (*List, Origin, error) 
 	return &List{context: id, state: st, base: b}, origin, err
 }
 
+// layerHint is the remedy of LayerMissing.
+const layerHint = "restore .ctxfs/layers in the contexts directory from the backup; 'ctxfs doctor' names the contexts that need it"
+
 func (r *Reviews) baseOf(o Origin, st *state) (*base, error) {
 	b := &base{manifest: o.Manifest, overrides: st.Overrides, store: r.store, digest: o.Digest}
 	if o.Manifest == nil {
@@ -413,10 +416,11 @@ func (r *Reviews) baseOf(o Origin, st *state) (*base, error) {
 	}
 	var err error
 	b.layer, err = rootfs.Open(o.Tree, rootfs.Options{})
+	if isAbsent(err) {
+		return nil, refuse(LayerMissing, nil, "the layer that the context was seeded with is missing: its files can be read and written, but not reviewed", layerHint)
+	}
 	if err != nil {
-		return nil, &fserr.Error{
-			Code: fserr.EIO, Kind: fserr.KindContext, Detail: "the layer that the context was seeded with is missing", Hint: "'ctxfs doctor' says what is missing", Err: err,
-		}
+		return nil, &fserr.Error{Code: fserr.EIO, Kind: fserr.KindContext, Detail: "the layer that the context was seeded with cannot be opened", Err: err}
 	}
 	b.closers = append(b.closers, b.layer.Close)
 	return b, nil

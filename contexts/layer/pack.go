@@ -177,6 +177,9 @@ func copyContent(from io.ReaderAt, at int64, to io.WriterAt, toAt, size int64) (
 	return end, nil
 }
 
+// Has reports whether a layer has its content.
+func (s *Store) Has(digest string) bool { return exists(s.Tree(digest)) || s.Packed(digest) }
+
 // Packed reports whether a layer has a pack and no tree.
 func (s *Store) Packed(digest string) bool {
 	l := s.layer(digest)

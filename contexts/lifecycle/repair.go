@@ -12,7 +12,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ctxfs/ctxfs/contexts/catalog"
+	"github.com/ctxfs/ctxfs/contexts/disk"
 	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/layer"
+	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/metadata"
 )
@@ -276,6 +279,39 @@ func lostStates(l catalog.Layout, mounters []driver.Mounter) []lostState {
 		}
 	}
 	return out
+}
+
+// WithoutLayers names the contexts in l that were seeded with a layer that is missing. Such a context cannot be reviewed, since nothing says what it changed.
+func WithoutLayers(l catalog.Layout) []string {
+	var names []string
+	entries, _ := os.ReadDir(l.Manifests) // nothing was seeded
+	layers := layer.New(l.Layers, nil)
+	digests := map[disk.Inode]string{}
+	for _, e := range entries {
+		if _, err := catalog.ParseID(e.Name()); err != nil {
+			continue
+		}
+		if digest, err := digestIn(l.Manifest(catalog.ID(e.Name())), digests); err == nil && !layers.Has(digest) {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// digestIn returns the digest of the layer that a manifest is of. Contexts of one layer share the file of their manifest, which is read once.
+func digestIn(file string, known map[disk.Inode]string) (digest string, err error) {
+	st, err := os.Stat(file)
+	if err != nil {
+		return "", err
+	}
+	inode, ok := disk.InodeOf(st)
+	if digest = known[inode]; ok && digest != "" {
+		return digest, nil
+	}
+	if _, digest, err = seed.Inspect(file); err == nil && ok {
+		known[inode] = digest
+	}
+	return digest, err
 }
 
 // idsIn lists the entries of a directory that are named after contexts.

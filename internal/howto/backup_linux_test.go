@@ -133,6 +133,9 @@ func (m *machine) blocks(file, heading string) []string {
 // a context of overlay at its first use.
 const show = `cd work && ctxfs -c ctx_panels~editor stat / >/dev/null && cd .contexts/ctx_panels~editor && find . -printf '%p %y %m %T@ %l\n' | sort && cat README.md moved/main.go new/deep`
 
+// diff shows the work in the panel's context.
+const diff = "cd work && ctxfs diff ctx_panels~editor"
+
 // TestBackups backs up, damages and restores a context by each way that is for its driver.
 func TestBackups(t *testing.T) {
 	for driver, all := range map[string]string{server.DriverCopy: "All contexts, driver copy", server.DriverOverlay: "All contexts, driver overlay"} {
@@ -141,7 +144,7 @@ func TestBackups(t *testing.T) {
 			m := newMachine(t, driver)
 			m.sh(`systemctl start x; cd work; ctxfs panel open panels/editor >&2; alias e="ctxfs -c ctx_panels~editor"
 				e mv src moved; e mkdir new; echo kept | e put - new/deep >&2; echo edited | e put - README.md >&2`)
-			want := m.sh(show)
+			want, work := m.sh(show), m.sh(diff)
 			for _, heading := range []string{"One context", all} {
 				blocks := m.blocks("backup.md", heading)
 				m.sh(blocks[0])
@@ -149,6 +152,9 @@ func TestBackups(t *testing.T) {
 				m.sh(blocks[1])
 				if got := m.sh(show); got != want {
 					t.Errorf("%s, restored:\n%s\nwant:\n%s", heading, got, want)
+				}
+				if got := m.sh(diff); got != work || !strings.Contains(got, "+kept") {
+					t.Errorf("%s, restored, has the changes\n%s\nwant:\n%s", heading, got, work)
 				}
 			}
 			if list := m.sh("cd work && ctxfs panel open panels/editor && ctxfs context list"); strings.Contains(list, "ctx_backup") {

@@ -172,6 +172,10 @@ func (x *examination) reviews() {
 		x.say(markWarn, "review", "%s cannot be read: %v", x.layout.Review, err)
 		return
 	}
+	if lack := contexts.WithoutLayers(x.layout); len(lack) > 0 {
+		x.say(markFail, "review", "the layers that these contexts were seeded with are missing: %s; they cannot be reviewed, and those of the overlay drivers not be read: "+
+			"restore %s from the backup", strings.Join(lack, ", "), x.layout.Layers)
+	}
 	x.say(markOK, "review", "%s: %s contents, %s log entries, %s submitted revisions", seed.Size(k.Bytes), seed.Count(k.Contents), seed.Count(k.Entries), seed.Count(k.Revisions))
 }
 

@@ -185,6 +185,10 @@ func TestDoctorFindsWhatIsLeft(t *testing.T) {
 			},
 			func() error { return os.Remove(state("server.json")) },
 		},
+		{
+			"no layers", "fail  review     the layers that these contexts were seeded with are missing: ctx_run;",
+			func() error { return os.Rename(state("layers"), state("aside")) }, func() error { return os.Rename(state("aside"), state("layers")) },
+		},
 	} {
 		if err := c.do(); err != nil {
 			t.Fatal(err)

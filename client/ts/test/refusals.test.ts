@@ -86,7 +86,7 @@ const reasons: Readonly<Record<string, Row | "elsewhere">> = {
     http: ["ReviewService/Apply", { selection: change("/loose"), ...committing }],
   },
   NOT_APPLIED: "elsewhere", // hosts alone delete and restore contexts, by the Go client and the CLI
-  UNRESOLVED: "elsewhere", DIRTY_COMMIT: "elsewhere", REPOSITORY_BUSY: "elsewhere", HOOK_FAILED: "elsewhere", CHECK_FAILED: "elsewhere", EXEC_UNAVAILABLE: "elsewhere",
+  UNRESOLVED: "elsewhere", DIRTY_COMMIT: "elsewhere", REPOSITORY_BUSY: "elsewhere", HOOK_FAILED: "elsewhere", CHECK_FAILED: "elsewhere", LAYER_MISSING: "elsewhere", EXEC_UNAVAILABLE: "elsewhere",
   GIT_CONFLICT: "elsewhere", GIT_NON_FAST_FORWARD: "elsewhere", GIT_STALE_BASE: "elsewhere", GIT_WORKTREE_DIRTY: "elsewhere", GIT_LOCKED: "elsewhere", GIT_AUTH: "elsewhere",
   GIT_REJECTED: "elsewhere", GIT_UNREACHABLE: "elsewhere", GIT_FILTER: "elsewhere", GIT_SUBMODULE: "elsewhere", GIT_TOO_LARGE: "elsewhere",
   GIT_NOTHING_TO_COMMIT: {
