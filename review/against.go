@@ -207,7 +207,7 @@ func (r *Reviews) changedSince(ctx context.Context, q Query, m *seed.Manifest) (
 
 // unmoved reports whether the workspace has what the layer has, by its stat: no program can set the ctime.
 func (w *workspace) unmoved(e *seed.Entry) (bool, error) {
-	st, err := w.root.Lstat(e.Path)
+	st, err := lstat(w.root, Path(e.Path))
 	if isAbsent(err) {
 		return false, nil
 	}

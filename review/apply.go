@@ -95,7 +95,7 @@ func (s *step) did() Applied {
 // keep reads what stands at a path of a tree, and keeps its content. A directory is a Version of that type.
 func (s *Store) keep(root rootfs.Root, p Path) (Version, seen, error) {
 	v, st, err := readVersion(root, p, s.Put)
-	if isAbsent(err) || fserr.CodeOf(err) == fserr.ELOOP {
+	if isAbsent(err) {
 		return Version{}, seen{}, nil
 	}
 	if err != nil || v.Type != rootfs.TypeFile {
@@ -194,10 +194,16 @@ func (w *workspace) isEmptied(ctx context.Context, dir Path, removed map[Path]bo
 
 // inTheWay returns what stands where a directory of p is needed and is none. A link to a directory is in the way too.
 func (w *workspace) inTheWay(p Path) (Path, bool) {
-	for dir := path.Dir(string(p)); dir != "."; dir = path.Dir(dir) {
-		st, err := w.root.Lstat(dir)
-		if err == nil {
-			return Path(dir), !st.IsDir()
+	for at := range p {
+		if p[at] != '/' {
+			continue
+		}
+		st, err := w.root.Lstat(string(p[:at]))
+		if err != nil {
+			break
+		}
+		if !st.IsDir() {
+			return p[:at], true
 		}
 	}
 	return "", false

@@ -12,7 +12,6 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/contexts/seed"
-	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/git"
 )
 
@@ -169,7 +168,7 @@ func (c *comparison) isSeen(e entry) bool {
 // side visits what the tree has at p and below it.
 func (c *comparison) side(ctx context.Context, p Path) error {
 	if p != "" {
-		if in, err := c.isInDirectories(p); !in || err != nil {
+		if in, err := isInDirectories(c.root, p, c.directories); !in || err != nil {
 			return err
 		}
 		st, err := c.root.Lstat(string(p))
@@ -198,24 +197,6 @@ func (c *comparison) side(ctx context.Context, p Path) error {
 		return err
 	}
 	return spread(ctx, len(below), 2, 1, func(i int) error { return c.walk(ctx, below[i], 0, func(Path, int) {}) })
-}
-
-// isInDirectories reports whether all that is above p is a directory. What lies behind a link is at another path.
-func (c *comparison) isInDirectories(p Path) (bool, error) {
-	for at := range p {
-		if p[at] != '/' || c.directories[p[:at]] {
-			continue
-		}
-		st, err := c.root.Lstat(string(p[:at]))
-		if isAbsent(err) || (err == nil && st.Type() != rootfs.TypeDirectory) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		c.directories[p[:at]] = true
-	}
-	return true, nil
 }
 
 // splitDepth is how many levels of directories one goroutine walks before several do.
@@ -273,11 +254,6 @@ func unlessSkip(err error) error {
 		return nil
 	}
 	return err
-}
-
-func isAbsent(err error) bool {
-	code := fserr.CodeOf(err)
-	return code == fserr.ENOENT || code == fserr.ENOTDIR
 }
 
 // visit compares one path of the tree. It returns tree.SkipDir for a directory that is one difference.

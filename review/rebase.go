@@ -241,7 +241,7 @@ func (m *movement) removed(ctx context.Context) error {
 			return err
 		}
 		if !below(was.path, m.listed) {
-			st, err := m.reviews.ws.root.Lstat(string(was.path))
+			st, err := lstat(m.reviews.ws.root, was.path)
 			if err == nil && !st.IsDir() || err != nil && !isAbsent(err) {
 				continue
 			}
@@ -273,7 +273,7 @@ func (m *movement) compare(ctx context.Context, was entry) error {
 	if err == nil {
 		now, err = m.saved(ctx, was.path)
 	}
-	if errors.Is(err, errUnstable) || isAbsent(err) || fserr.CodeOf(err) == fserr.ELOOP {
+	if errors.Is(err, errUnstable) || isAbsent(err) {
 		m.unstable = append(m.unstable, Conflict{was.path, ConflictChangedMeanwhile})
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
 )
 
 // Version is what stands at a path in one tree. The zero Version is nothing.
@@ -84,15 +85,73 @@ func hashOfText(text string) string {
 // errUnstable says that a file changed while it was read.
 var errUnstable = errors.New("the file changed while it was read")
 
+// isAbsent reports whether an error says that there is nothing at a path. What is below a link is at another path.
+func isAbsent(err error) bool {
+	code := fserr.CodeOf(err)
+	return code == fserr.ENOENT || code == fserr.ENOTDIR || code == fserr.ELOOP
+}
+
+// absent returns ENOENT for errors that say that a tree has nothing at a path of another tree, which may have longer names, and directories instead of links.
+func absent(err error, p Path) error {
+	switch fserr.CodeOf(err) {
+	case fserr.ENOTDIR, fserr.ELOOP, fserr.ENAMETOOLONG:
+		return fserr.New("open", "/"+string(p), fserr.ENOENT)
+	}
+	return err
+}
+
+// lstat returns the attributes of what stands at a path of a tree. A path below a link, or below a file, is ENOENT.
+func lstat(root rootfs.Root, p Path) (rootfs.Stat, error) {
+	st, err := root.Lstat(string(p))
+	if err == nil {
+		err = checkAbove(root, p)
+	}
+	return st, absent(err, p)
+}
+
+// checkAbove fails with ENOENT unless all that is above a path is a directory.
+func checkAbove(root rootfs.Root, p Path) error {
+	dir := parentOf(p)
+	if dir == "" || rootfs.Straight(root, string(dir)) {
+		return nil
+	}
+	in, err := isInDirectories(root, p, map[Path]bool{})
+	if err == nil && !in {
+		err = fserr.New("open", "/"+string(p), fserr.ENOENT)
+	}
+	return err
+}
+
+// isInDirectories reports whether all that is above p is a directory. known has directories that were looked at.
+func isInDirectories(root rootfs.Root, p Path, known map[Path]bool) (bool, error) {
+	for at := range p {
+		if p[at] != '/' || known[p[:at]] {
+			continue
+		}
+		st, err := root.Lstat(string(p[:at]))
+		if isAbsent(err) || (err == nil && st.Type() != rootfs.TypeDirectory) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		known[p[:at]] = true
+	}
+	return true, nil
+}
+
 // readVersion reads what stands at path in a tree, and its content through use, which may be nil. A file that changes meanwhile is errUnstable. What
-// is neither a file nor a link has its type only.
+// is neither a file nor a link has its type only. A path below a link, or below a file, is ENOENT.
 func readVersion(root rootfs.Root, path Path, use func(io.Reader) (hash string, size int64, err error)) (Version, rootfs.Stat, error) {
 	if use == nil {
 		use = hashOf
 	}
 	st, err := root.Lstat(string(path))
+	if err == nil && st.Type() != rootfs.TypeFile { // readFile follows no link
+		err = checkAbove(root, path)
+	}
 	if err != nil {
-		return Version{}, st, err
+		return Version{}, st, absent(err, path)
 	}
 	v := Version{Type: st.Type(), Mode: st.Perm()}
 	switch v.Type {
@@ -113,7 +172,7 @@ func readVersion(root rootfs.Root, path Path, use func(io.Reader) (hash string, 
 func readFile(root rootfs.Root, path Path, use func(io.Reader) (hash string, size int64, err error)) (v Version, st rootfs.Stat, err error) {
 	f, st, err := root.OpenNoFollow(string(path), rootfs.O_RDONLY)
 	if err != nil {
-		return v, st, err
+		return v, st, absent(err, path)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	v = Version{Type: rootfs.TypeFile, Mode: st.Perm()}
