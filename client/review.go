@@ -54,7 +54,7 @@ const (
 	ReasonCheckFailed = "CHECK_FAILED"
 )
 
-// ReviewError is a refusal of a review. Nothing was done.
+// ReviewError is a refusal of a review. Nothing was done, unless Detail or Hint says that files keep what was applied, since a program changed them meanwhile.
 type ReviewError struct {
 	// Reason is one of the constants above.
 	Reason string

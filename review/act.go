@@ -264,10 +264,11 @@ func (r *Reviews) take(ctx context.Context, w *workspace, e *Entry, commits *dra
 	caller := ctx
 	ctx = context.WithoutCancel(ctx)
 	if err := r.takeAll(ctx, caller, s, e, commits); err != nil {
-		if back := errors.Join(commits.unlock(), s.back()); back != nil {
+		stay, back := s.back()
+		if back = errors.Join(commits.unlock(), back); back != nil {
 			return errors.Join(err, back) // resolve tries again
 		}
-		return errors.Join(err, r.journal.abandon(e))
+		return r.givenUp(ctx, w, e, stay, err)
 	}
 	r.point("finished")
 	commits.install()
@@ -524,6 +525,7 @@ func (r *Reviews) recoverEntry(ctx context.Context, e *Entry) error {
 
 // putBack gives each path of a begun entry, in the tree that it changed, what it held before. What a program changed since stays.
 func (r *Reviews) putBack(ctx context.Context, w *workspace, e *Entry) error {
+	var left []Path
 	if e.Staged {
 		stay, err := w.resume(e.Steps)
 		if err != nil {
@@ -532,6 +534,7 @@ func (r *Reviews) putBack(ctx context.Context, w *workspace, e *Entry) error {
 		for _, p := range stay {
 			r.cfg.Log.Warn("a file that an interrupted "+string(e.Kind)+" changed was changed since, and stays", zap.String("path", string(p)), zap.Int64("entry", e.ID))
 		}
+		left = stay
 	}
 	if err := w.sweep(ctx, e.Steps); err != nil {
 		return err
@@ -542,5 +545,6 @@ func (r *Reviews) putBack(ctx context.Context, w *workspace, e *Entry) error {
 		}
 	}
 	r.cfg.Log.Warn("an interrupted "+string(e.Kind)+" was put back", zap.Int64("entry", e.ID), zap.Int("files", len(e.Steps)))
-	return r.journal.abandon(e)
+	_, err := r.abandon(ctx, w, e, left)
+	return err
 }

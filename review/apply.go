@@ -492,20 +492,23 @@ func (s *swaps) takeLater(st *step) (conflicts []Conflict, err error) {
 	return s.takeOne(&s.all[len(s.all)-1])
 }
 
-// back puts everything back. What a program has saved over it meanwhile stays.
-func (s *swaps) back() error {
+// back puts everything back. What a program has saved over it meanwhile stays: it returns the paths.
+func (s *swaps) back() (stay []Path, err error) {
 	var errs []error
 	for i := range s.all {
 		t := &s.all[len(s.all)-1-i]
-		if err := s.backOne(t.swap, t.step); !errors.Is(err, tree.ErrOccupied) {
+		switch err := s.backOne(t.swap, t.step); {
+		case !errors.Is(err, tree.ErrOccupied):
 			errs = append(errs, err)
+		case !t.away:
+			stay = append(stay, t.Path)
 		}
 		s.point("put back")
 	}
 	s.all = nil
 	errs = append(errs, s.dirs.Close())
 	s.unmake()
-	return errors.Join(errs...)
+	return stay, errors.Join(errs...)
 }
 
 func (s *swaps) backOne(swap *tree.Swap, st *step) error {

@@ -30,7 +30,7 @@ const (
 	CheckFailed Reason = "CHECK_FAILED"
 )
 
-// Error is a refusal: nothing was done.
+// Error is a refusal: nothing was done, unless it names files that keep something (leave).
 type Error struct {
 	Reason Reason
 	// Detail says what, Hint the remedy. Detail names none of the paths.

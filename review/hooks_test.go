@@ -179,3 +179,37 @@ func TestHooksOfTheConfiguration(t *testing.T) {
 		w.wantNothing()
 	})
 }
+
+// TestHookThatChangesFilesAndFails has a formatter for a hook. What it changed stays, with what was applied: the refusal names that, an undo takes it back, and
+// the change can be applied again.
+func TestHookThatChangesFilesAndFails(t *testing.T) {
+	t.Parallel()
+	const lines = "1\n2\n3\n4\n5\n6\n7\n8\n9\n"
+	w := newRepos(t, files{"a": lines, "b": lines, "same": lines})
+	write(t, w.in("workspace/.git/hooks"), files{"pre-commit": "+x #!/bin/sh\necho hook >>a; git checkout -q HEAD -- same 2>&1; echo 0 | cat - b >b.new; exit 1\n"})
+	write(t, w.in(id), files{"a": strings.Replace(lines, "2", "agent", 1), "b": strings.Replace(lines, "2", "agent", 1), "same": strings.Replace(lines, "2", "agent", 1)})
+	_, err := w.commitHooked(t.Context())
+	refused := wantReason(t, err, HookFailed)
+	if !slices.Equal(refused.Paths, []Path{"a"}) || strings.Contains(refused.Error(), "nothing was applied") || !strings.Contains(refused.Hint, "undo entry 1") {
+		t.Errorf("the refusal is %q and names %v", refused, refused.Paths)
+	}
+	got := read(t, w.in("workspace"))
+	same(t, "the working tree", files{"a": got["a"], "b": got["b"], "same": got["same"]}, files{"a": strings.Replace(lines, "2", "agent", 1) + "hook\n", "b": lines, "same": lines})
+	w.wantGit("1", "rev-list", "--count", "HEAD")
+	undo := func(entry int64) {
+		t.Helper()
+		_, err := w.reviews.Undo(t.Context(), UndoRequest{ID: entry, Actor: "host", May: func(*Entry) error { return nil }})
+		must(t, err)
+	}
+	undo(1)
+	same(t, "the file after an undo", files{"a": read(t, w.in("workspace"))["a"]}, files{"a": lines + "hook\n"})
+	undo(2)
+	must(t, os.Remove(w.in("workspace/.git/hooks/pre-commit")))
+	req := w.committing("")
+	req.Target, req.Commit = ToWorkingTree, CommitOptions{}
+	_, err = w.reviews.Apply(t.Context(), req)
+	must(t, err)
+	got = read(t, w.in("workspace"))
+	agent := strings.Replace(lines, "2", "agent", 1)
+	same(t, "what was applied again", files{"a": got["a"], "b": got["b"], "same": got["same"]}, files{"a": agent + "hook\n", "b": agent, "same": agent})
+}

@@ -216,7 +216,8 @@ func (w *workspace) replace(s *step) (err error) {
 		err = conflicting("the context changed the file meanwhile", conflicts)
 	}
 	if err != nil {
-		return errors.Join(err, sw.back())
+		_, back := sw.back()
+		return errors.Join(err, back)
 	}
 	return sw.done(context.Background())
 }

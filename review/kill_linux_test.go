@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -195,7 +196,7 @@ func (w *world) checkKilled(editors []*editor) {
 	must(w.t, err)
 	state, last := killed.base, (*Entry)(nil)
 	for _, e := range entries { // the newest first
-		if !e.InContext && last == nil {
+		if !e.InContext && last == nil && !isLeft(e) {
 			last = e
 		}
 		if e.Undoes != 0 {
@@ -219,6 +220,11 @@ func (w *world) checkKilled(editors []*editor) {
 	if left := reserved(w.t, w.dir); len(left) > 0 {
 		w.t.Errorf("temporary names are left: %q", left)
 	}
+}
+
+// isLeft reports whether an entry is of what files keep of one that was put back: those that an editor saved meanwhile.
+func isLeft(e *Entry) bool {
+	return !slices.ContainsFunc(e.Steps, func(s step) bool { return !s.Apart })
 }
 
 func (w *world) checkWorkspace(what string, state files, editors []*editor) {

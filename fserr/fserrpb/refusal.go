@@ -43,7 +43,7 @@ var reasons = map[string]Reason{
 	"DIRTY_COMMIT":    {codes.FailedPrecondition, "a commit needs changes of the user's that are not committed", "git status"},
 	"NO_REPOSITORY":   {codes.FailedPrecondition, "files that are to be committed belong to no repository", "ReviewService/ListChanges"},
 	"NOT_APPLIED":     {codes.FailedPrecondition, "a context has changes that were not applied, which would be lost", "ReviewService/ListChanges"},
-	"HOOK_FAILED":     {codes.FailedPrecondition, "a hook failed, or changed the content of the commit", ""},
+	"HOOK_FAILED":     {codes.FailedPrecondition, "a hook failed, or changed the content of the commit", "git status"},
 	"LAYER_MISSING":   {codes.FailedPrecondition, "the layer that the context was seeded with is missing, so that its changes are not known", ""},
 	"CHECK_FAILED":    {codes.FailedPrecondition, "a check of the result failed", ""},
 

@@ -109,7 +109,7 @@ func errnos(w io.Writer) error {
 			fmt.Fprintf(&out, "| `%s` | %d | %s | %s |\n", n, int32(n), fserrpb.GRPCCode(n), text)
 		}
 	}
-	out.WriteString("\n## Refusals\nA refusal of a review, of git or of a command has no errno. Its `reason` is one of these, and its metadata have `detail` and `hint`. Nothing was\ndone. A `ctxfs.v1.RefusedFiles` among the details of the status has the files that it is about, as many as fit into 8 KiB of trailers, with\n`file_count`, how many there are, and `listed_by`, the call or the command that lists them all. The Go client returns a `*ReviewError`, a `*GitError` or\nan `*ExecUnavailableError`, and the npm client a `CtxfsError`. Metrics, the audit log, the header `Ctxfs-Error` and `--json` have the reason too.\n\n| reason | gRPC code | when |\n|---|---|---|\n")
+	out.WriteString("\n## Refusals\nA refusal of a review, of git or of a command has no errno. Its `reason` is one of these, and its metadata have `detail` and `hint`. Nothing was\ndone, unless `detail` or `hint` says that files keep what was applied. A `ctxfs.v1.RefusedFiles` among the details of the status has the files that it is about, as many as fit into 8 KiB of trailers, with\n`file_count`, how many there are, and `listed_by`, the call or the command that lists them all. The Go client returns a `*ReviewError`, a `*GitError` or\nan `*ExecUnavailableError`, and the npm client a `CtxfsError`. Metrics, the audit log, the header `Ctxfs-Error` and `--json` have the reason too.\n\n| reason | gRPC code | when |\n|---|---|---|\n")
 	reasons := fserrpb.Reasons()
 	for _, name := range slices.Sorted(maps.Keys(reasons)) {
 		fmt.Fprintf(&out, "| `%s` | %s | %s |\n", name, reasons[name].Code, reasons[name].Text)
