@@ -282,6 +282,24 @@ type Ensured struct {
 	Took time.Duration
 }
 
+// Show mounts a context that is ready, unless its driver mounts none or it is mounted. Until then its folder is empty, and what a program writes there is hidden
+// by the mount. It is no use of the context.
+func (m *Manager) Show(ctx context.Context, id ID) error {
+	rec, err := m.gates.Existing(ctx, id)
+	if err != nil {
+		return err
+	}
+	if d, err := m.cat.Drivers.MounterOf(rec); d == nil || err != nil {
+		return err
+	}
+	a, err := m.Acquire(Observe(ctx), id, Read)
+	if err != nil {
+		return err
+	}
+	a.Release()
+	return nil
+}
+
 // Ensure makes the context ready. It seeds the context if it is missing, and waits for a seeding that another caller began. If
 // ctx ends first it fails with EAGAIN, RetryAfter and the counts so far, and the seeding continues. A context whose last
 // seeding failed is seeded anew. progress may be nil; it is called from one goroutine at a time.
@@ -306,6 +324,9 @@ func (m *Manager) Ensure(ctx context.Context, id ID, opts EnsureOptions, progres
 	}
 	if err != nil {
 		return Ensured{}, err
+	}
+	if !seeded {
+		_ = m.Show(ctx, id) // the first call says why it cannot be mounted, and the log does
 	}
 	spec, err := m.cat.Spec(id)
 	if err != nil {

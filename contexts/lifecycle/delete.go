@@ -11,6 +11,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/catalog"
 	"github.com/ctxfs/ctxfs/contexts/disk"
 	"github.com/ctxfs/ctxfs/contexts/gate"
+	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
@@ -167,11 +168,12 @@ func (d *deletions) moveUnless(ctx context.Context, rec metadata.Context, taken 
 			return nil, err
 		}
 	}
-	return d.moveAway(ctx, rec, taken)
+	return d.moveAway(ctx, rec, taken, check != nil)
 }
 
-// moveAway moves a context to the trash. The state of one that is mounted moves last: the context exists as long as its state.
-func (d *deletions) moveAway(ctx context.Context, rec metadata.Context, taken *gate.Taken) (t *trash, err error) {
+// moveAway moves a context to the trash. The state of one that is mounted moves last: the context exists as long as its state. If careful, it refuses to move
+// files that the mount hid.
+func (d *deletions) moveAway(ctx context.Context, rec metadata.Context, taken *gate.Taken, careful bool) (t *trash, err error) {
 	id, l := catalog.ID(rec.ID), d.cat.Layout
 	mounter, err := d.cat.Drivers.MounterOf(rec)
 	if err != nil {
@@ -179,6 +181,9 @@ func (d *deletions) moveAway(ctx context.Context, rec metadata.Context, taken *g
 	}
 	if mounter != nil {
 		if err := taken.Hide(ctx, mounter); err != nil {
+			return nil, err
+		}
+		if err := d.hidden(id); careful && err != nil {
 			return nil, err
 		}
 	}
@@ -202,6 +207,23 @@ func (d *deletions) moveAway(ctx context.Context, rec metadata.Context, taken *g
 	err = disk.MoveIfThere(l.SnapshotsOf(id), filepath.Join(t.dir, "snapshots"))
 	d.gates.Views.Drop(func(k gate.Kept) bool { return k.Context == id })
 	return t, err
+}
+
+// hidden fails with ENOTEMPTY if the folder of a context that is not mounted has files. They were written while it was not mounted either, and no call shows them.
+func (d *deletions) hidden(id catalog.ID) error {
+	entries, err := os.ReadDir(d.cat.Layout.Folder(id))
+	if err != nil || len(entries) == 0 {
+		return nil //nolint:nilerr // the rename reports what is wrong
+	}
+	var names []string
+	for _, e := range entries[:min(len(entries), fserr.FewNames)] {
+		names = append(names, e.Name())
+	}
+	return &fserr.Error{
+		Code: fserr.ENOTEMPTY, Kind: fserr.KindContext,
+		Detail: "the folder has files that were written while the context was not mounted, and that its mount hides" + fserr.Names(names, len(entries)),
+		Hint:   "stop the server, and move them out of the folder; or set discard_changes",
+	}
 }
 
 // empty removes trash and counts its entries. The removal continues if the caller leaves, and then logs its error. The server's stop

@@ -44,6 +44,7 @@ type Contexts struct {
 type ContextStore interface {
 	Ensure(ctx context.Context, id contexts.ID, opts contexts.EnsureOptions, progress func(contexts.Progress)) (contexts.Ensured, error)
 	Get(ctx context.Context, id contexts.ID) (contexts.Info, error)
+	Show(ctx context.Context, id contexts.ID) error
 	List(ctx context.Context) ([]contexts.Info, error)
 	Sizes(ctx context.Context, id contexts.ID) (contexts.Sizes, error)
 	PlanSeed(ctx context.Context, opts contexts.PlanOptions) (contexts.Plan, error)
@@ -219,6 +220,11 @@ func (s *Contexts) GetInfo(ctx context.Context, req *ctxfsv1.GetInfoRequest) (*c
 		return nil, fserrpb.ToStatus(&fserr.Error{
 			Code: fserr.ESTALE, Kind: fserr.KindContext, Detail: "context '" + string(id) + "' does not exist", Hint: "call EnsureContext or OpenPanel",
 		})
+	}
+	if info.State == contexts.StateReady { // the caller may write to the folder
+		if err := s.Contexts.Show(ctx, id); err != nil {
+			return nil, fserrpb.ToStatus(err)
+		}
 	}
 	resp.Folder, resp.Driver, resp.Metadata = info.Folder, s.Driver, s.Metadata
 	return resp, nil
