@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"net"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/cli"
 	ctxfsexec "github.com/ctxfs/ctxfs/exec"
+	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/servertest"
 )
 
@@ -44,6 +46,8 @@ type shell struct {
 	stdin string
 	// notes are the lines about panels that were made.
 	notes string
+	// room, if it is not 0, is how many bytes standard output takes before its disk is full.
+	room int
 	// home is the user's home directory, made when it is needed.
 	home string
 }
@@ -70,8 +74,12 @@ func serve(t *testing.T) *shell {
 func (s *shell) run(args ...string) (code int, stdout, stderr string) {
 	s.t.Helper()
 	var out, errs bytes.Buffer
+	var to io.Writer = &out
+	if s.room > 0 {
+		to = &fullDisk{&out, s.room}
+	}
 	root := cli.Root(cli.Env{
-		Stdin: strings.NewReader(s.stdin), Stdout: &out, Stderr: &errs, Dir: s.dir, Version: "0.0.0-test",
+		Stdin: strings.NewReader(s.stdin), Stdout: to, Stderr: &errs, Dir: s.dir, Version: "0.0.0-test",
 		Getenv: s.getenv,
 	})
 	code = cli.Run(s.t.Context(), root, args)
@@ -83,6 +91,22 @@ func (s *shell) run(args ...string) (code int, stdout, stderr string) {
 		}
 	}
 	return code, out.String(), stderr
+}
+
+// fullDisk takes so many bytes.
+type fullDisk struct {
+	out  *bytes.Buffer
+	room int
+}
+
+func (d *fullDisk) Write(p []byte) (int, error) {
+	n := min(len(p), d.room)
+	d.room -= n
+	d.out.Write(p[:n])
+	if n < len(p) {
+		return n, fserr.ENOSPC
+	}
+	return n, nil
 }
 
 // ok runs a command that must succeed, and returns what it printed.

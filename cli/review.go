@@ -47,28 +47,32 @@ func (a *app) changesCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := a.looksAt(c, r.ContextID()).shown(a, args, changes); err != nil {
-			return err
+		if err := a.printChanges(r.ContextID(), changes, summary); err != nil {
+			return err // what was not printed whole was not seen
 		}
-		if a.json {
-			return a.printJSON(object{{"changes", jsonOfAll(changes)}, {"summary", jsonOf(summary.ProtoReflect())}})
-		}
-		if err := a.printf("%s\n", heading(summary)); err != nil {
-			return err
-		}
-		rows := make([][]string, len(changes))
-		for i, c := range changes {
-			rows[i] = []string{" " + changeLetter(c) + decisionSign(c), showPath(c.GetPath(), c.GetRawPath()), lineCounts(c), remarks(c)}
-		}
-		if err := a.section(nil, rows); err != nil {
-			return err
-		}
-		if err := a.printOthers(summary); err != nil {
-			return err
-		}
-		return printGone(a.env.Stdout, r.ContextID(), summary)
+		return a.looksAt(c, r.ContextID()).shown(a, args, changes)
 	})
 	return cmd
+}
+
+func (a *app) printChanges(context string, changes []*ctxfsv1.Change, summary *ctxfsv1.ChangesSummary) error {
+	if a.json {
+		return a.printJSON(object{{"changes", jsonOfAll(changes)}, {"summary", jsonOf(summary.ProtoReflect())}})
+	}
+	if err := a.printf("%s\n", heading(summary)); err != nil {
+		return err
+	}
+	rows := make([][]string, len(changes))
+	for i, c := range changes {
+		rows[i] = []string{" " + changeLetter(c) + decisionSign(c), showPath(c.GetPath(), c.GetRawPath()), lineCounts(c), remarks(c)}
+	}
+	if err := a.section(nil, rows); err != nil {
+		return err
+	}
+	if err := a.printOthers(summary); err != nil {
+		return err
+	}
+	return printGone(a.env.Stdout, context, summary)
 }
 
 // printGone names the decisions that no change shows, with the commands that withdraw them.

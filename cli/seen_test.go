@@ -198,3 +198,33 @@ func TestDecisionsThatAreGoneCanBeWithdrawn(t *testing.T) {
 		t.Errorf("apply would write %s", got)
 	}
 }
+
+// TestWhatCouldNotBePrintedWasNotSeen has a disk become full, or a reader go away, before the end of what shows changes.
+func TestWhatCouldNotBePrintedWasNotSeen(t *testing.T) {
+	t.Parallel()
+	ws := servertest.Workspace(t)
+	servertest.Start(t, ws, nil)
+	s := &shell{t: t, dir: ws, env: map[string]string{"CTXFS_PANEL": "p"}}
+	for _, name := range []string{"/a", "/b", "/c"} {
+		s.stdin = "new\n"
+		s.ok("put", "-", name)
+	}
+	for _, look := range [][]string{{"changes"}, {"changes", "--json"}, {"diff"}, {"diff", "--stat"}, {"diff", "--name-status"}, {"review"}} {
+		s.stdin = "s\ns\ns\n" // review: skip
+		whole := len(s.ok(append(look, "p")...))
+		s.env["XDG_STATE_HOME"] = t.TempDir()
+		rooms := []int{1, whole / 2, whole - 1}
+		if look[0] == "review" {
+			rooms = rooms[:2] // it shows the last change before it asks
+		}
+		for _, s.room = range rooms {
+			if code, out, errs := s.run(append(look, "p")...); code != 1 || len(out) != s.room || !strings.Contains(errs, "ENOSPC") {
+				t.Errorf("%v with room for %d bytes: exit %d, %q, %q", look, s.room, code, out, errs)
+			}
+			s.room = 0
+			if code, out, errs := s.run("approve", "p", "--all"); code != 1 || out != "" {
+				t.Errorf("approve after %v: exit %d, %q, %q", look, code, out, errs)
+			}
+		}
+	}
+}
