@@ -194,8 +194,7 @@ func (l *List) withdraw(sel Selection) (rest Selection, others []*Change, gone [
 	}
 	rest.Changes = []Selected{}
 	for _, s := range sel.Changes {
-		within := func(p Path) bool { return isWithin(p, s.Path) }
-		if !slices.ContainsFunc(gone, within) || slices.ContainsFunc(others, func(c *Change) bool { return within(c.Path) && sel.canDecide(c) }) {
+		if !slices.ContainsFunc(gone, s.covers) || slices.ContainsFunc(others, func(c *Change) bool { return s.covers(c.Path) && sel.canDecide(c) }) {
 			rest.Changes = append(rest.Changes, s)
 		}
 	}
@@ -206,7 +205,7 @@ func (l *List) withdraw(sel Selection) (rest Selection, others []*Change, gone [
 func (s Selection) namesDecision(p Path, d *decided, now *Change) bool {
 	return s.All || s.Approved && d.isApproved() || slices.ContainsFunc(s.Changes, func(s Selected) bool {
 		is := s.Path != p || s.ChangeID == "" || now == nil || s.ChangeID == now.ID || s.ChangeID == (Difference{Path: p, Before: d.Before, After: d.After}).id()
-		return is && isWithin(p, s.Path) && len(s.Hunks) == 0
+		return is && s.covers(p) && len(s.Hunks) == 0
 	})
 }
 
@@ -216,7 +215,7 @@ func (s Selection) canDecide(c *Change) bool {
 		return false
 	}
 	return s.All || s.Approved || slices.ContainsFunc(s.Changes, func(s Selected) bool {
-		return isWithin(c.Path, s.Path) && (s.Path != c.Path || s.ChangeID == "" || s.ChangeID == c.ID)
+		return s.covers(c.Path) && (s.Path != c.Path || s.ChangeID == "" || s.ChangeID == c.ID)
 	})
 }
 

@@ -55,6 +55,12 @@ func leftOuts(left []*Change) []LeftOut {
 	return out
 }
 
+// isOne reports whether one change is meant, of a file, also if the path is a directory by now.
+func (s Selected) isOne() bool { return s.ChangeID != "" || len(s.Hunks) > 0 }
+
+// covers reports whether a path is meant: the one that is named, or one below it.
+func (s Selected) covers(p Path) bool { return p == s.Path || !s.isOne() && isWithin(p, s.Path) }
+
 // choice is a change that is selected, whole or in part.
 type choice struct {
 	*Change
@@ -161,9 +167,8 @@ func (s Selection) chooseNamed(changes []*Change, named []Selected) (chosen []*c
 		if rule := BarredName(n.Path); rule != "" {
 			return nil, nil, refuse(BarredPath, []Path{n.Path}, "the rule "+rule+" keeps it out of the workspace", "leave it out of the selection")
 		}
-		one := n.ChangeID != "" || len(n.Hunks) > 0 // it is a file's, also if a directory is there by now
 		switch c := at[n.Path]; {
-		case dirs[n.Path] && !one:
+		case dirs[n.Path] && !n.isOne():
 			within[n.Path] = true
 		case c == nil || (n.ChangeID != "" && c.ID != n.ChangeID):
 			stale = append(stale, n.Path)
