@@ -32,14 +32,19 @@ type made struct {
 }
 
 func (w *writer) run(ctx context.Context) {
-	for n := 1; ctx.Err() == nil; n++ {
-		for i := range w.files {
-			if w.err = w.write(i, n); w.err != nil {
-				return
-			}
-		}
-		w.acknowledged = n
+	for w.err == nil && ctx.Err() == nil {
+		w.once()
 	}
+}
+
+// once writes the next number to all files.
+func (w *writer) once() {
+	for i := range w.files {
+		if w.err = w.write(i, w.acknowledged+1); w.err != nil {
+			return
+		}
+	}
+	w.acknowledged++
 }
 
 // write replaces a file's content as a call of a client does.
@@ -97,6 +102,7 @@ func startWriters(t testing.TB, m *Manager, id ID, n int) (writers []*writer, st
 		must(t, err)
 		must(t, a.Root.Mkdir(w.dir, 0o755))
 		a.Release()
+		w.once() // so that there is something to copy, however busy the machine is
 		writers = append(writers, w)
 		wg.Go(func() { w.run(ctx) })
 	}
