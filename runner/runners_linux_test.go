@@ -156,8 +156,9 @@ func (k *desk) wait(id string) *ctxfsv1.Exit {
 // kill kills the newest runner.
 func (k *desk) kill() {
 	k.Helper()
-	k.must(unix.Kill(k.newest().hello.PID, unix.SIGKILL))
-	<-k.newest().link.done
+	newest := k.newest() // none is, once its end is seen
+	k.must(unix.Kill(newest.hello.PID, unix.SIGKILL))
+	<-newest.link.done
 }
 
 // fromStatus returns the error that a status carries.
