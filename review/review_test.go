@@ -604,3 +604,24 @@ func TestNewFilesAreNotWritableByOthers(t *testing.T) {
 		t.Errorf("%d changes are left", len(l.Changes))
 	}
 }
+
+// TestSeenCoversChangesOfWhichAHunkWasRejected adds a line to a file after the reviewer has looked, who rejected another hunk of it before.
+func TestSeenCoversChangesOfWhichAHunkWasRejected(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"d/f": countedLines(1, 40)})
+	edit := func(line int) {
+		text := read(t, w.in(id))["d/f"]
+		write(t, w.in(id), files{"d/f": strings.Replace(text, fmt.Sprintf("line %d\n", line), "edited\n", 1)})
+	}
+	edit(5)
+	edit(20)
+	c := w.changes(Query{}).Changes[0]
+	w.decide(Rejected, Selection{Changes: []Selected{{Path: "d/f", Hunks: []string{c.Hunks()[0].ID}}}})
+	edit(35)
+	for _, sel := range []Selection{{All: true, Seen: []string{c.ID}}, {Changes: []Selected{{Path: "d"}}, Seen: []string{c.ID}}} {
+		_, err := w.reviews.Decide(t.Context(), DecideRequest{Context: id, Selection: sel, Decision: Approved, Actor: "host"})
+		wantReason(t, err, StaleRevision)
+		_, err = w.reviews.Apply(t.Context(), ApplyRequest{Context: id, Selection: &sel, Approve: true, Actor: "host"})
+		wantReason(t, err, StaleRevision)
+	}
+}

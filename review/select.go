@@ -66,6 +66,8 @@ type choice struct {
 	*Change
 	// hunks are the IDs that are selected; nil means the whole change.
 	hunks map[string]bool
+	// named says that the caller has given the hunks' IDs, which cover what they show.
+	named bool
 }
 
 // has reports whether a hunk is selected.
@@ -125,7 +127,7 @@ func (s Selection) checkSeen(chosen []*choice) error {
 	}
 	var unseen []Path
 	for _, c := range chosen {
-		if c.hunks == nil && !seen[c.ID] {
+		if !c.named && !seen[c.ID] {
 			unseen = append(unseen, c.Path)
 		}
 	}
@@ -233,7 +235,7 @@ func take(byPath map[Path]*choice, c *Change, hunks []string) error {
 		return nil
 	}
 	if !ok {
-		got = &choice{Change: c, hunks: map[string]bool{}}
+		got = &choice{Change: c, hunks: map[string]bool{}, named: true}
 		byPath[c.Path] = got
 	}
 	for _, id := range hunks {

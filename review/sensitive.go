@@ -128,7 +128,7 @@ func foldPath(p Path) string {
 	for i, name := range names {
 		names[i] = git.FoldName(name)
 	}
-	return strings.Join(names, "/")
+	return strings.Join(slices.DeleteFunc(names, func(name string) bool { return name == "" }), "/") // "..." folds to nothing
 }
 
 // reasons returns why a path is sensitive by its name.

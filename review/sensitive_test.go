@@ -238,6 +238,18 @@ func TestEachSensitiveNameIsFound(t *testing.T) {
 	}
 }
 
+// TestNamesThatFoldToNothing looks at paths with components of which no file system keeps a character.
+func TestNamesThatFoldToNothing(t *testing.T) {
+	for _, p := range []Path{".../x", "...", ":x/y", "\u200c/x", " /. /x", ".../.../x", "a/.../x"} {
+		if got := append(sensitives.reasons(p), sensitives.linkReasons(p)...); len(got) > 0 {
+			t.Errorf("%q is sensitive: %v", p, got)
+		}
+	}
+	if len(sensitives.reasons(".../.vscode/tasks.json")) == 0 || len(sensitives.reasons("\u200c/Makefile")) == 0 {
+		t.Error("a name below one that folds to nothing is not sensitive")
+	}
+}
+
 // TestSensitiveSpellings has names that some file system takes for those of the rules.
 func TestSensitiveSpellings(t *testing.T) {
 	for _, name := range []string{
