@@ -60,7 +60,9 @@ func (o *source) do(ctx context.Context, w contexts.Use, f func(*contexts.Access
 }
 
 // openSource opens a path, or holds a handle.
-func (s *streams) openSource(ctx context.Context, req readStreamRequest) (*source, error) {
+//
+// If a link is on the way of the path, shows decides by the path that it leads to whether it may be opened; nil allows all.
+func (s *streams) openSource(ctx context.Context, req readStreamRequest, shows func(real string) bool) (*source, error) {
 	if req.Fd != nil {
 		h, release, err := s.hold(ctx, reads, req)
 		if err != nil {
@@ -73,12 +75,30 @@ func (s *streams) openSource(ctx context.Context, req readStreamRequest) (*sourc
 		return nil, err
 	}
 	return run(ctx, s.opener, req.GetContextId(), reads, &call{path: path}, func(c *call) (*source, error) {
-		f, st, err := c.root.OpenStat(c.path, rootfs.O_RDONLY)
+		f, st, err := openShown(c.root, c.path, shows)
 		if err != nil {
 			return nil, err
 		}
 		return &source{s, c.id.Context, c.generation, c.path, f, func() { _ = f.Close() }, &st}, nil
 	})
+}
+
+// openShown opens a file for reading. shows is that of openSource. A panel that moves a link meanwhile gains nothing: it may as well copy the file.
+func openShown(root rootfs.Root, path string, shows func(real string) bool) (rootfs.File, rootfs.Stat, error) {
+	if shows != nil {
+		f, st, err := root.OpenNoFollow(path, rootfs.O_RDONLY)
+		if fserr.CodeOf(err) != fserr.ELOOP {
+			return f, st, err
+		}
+		real, err := root.Realpath(path)
+		if err != nil {
+			return nil, rootfs.Stat{}, err
+		}
+		if !shows(real) {
+			return nil, rootfs.Stat{}, fserr.ENOENT
+		}
+	}
+	return root.OpenStat(path, rootfs.O_RDONLY)
 }
 
 type readStreamRequest struct{ *ctxfsv1.ReadStreamRequest }
@@ -90,7 +110,7 @@ func (s *streams) ReadStream(req *ctxfsv1.ReadStreamRequest, stream grpc.ServerS
 	if err != nil {
 		return fail(err, "read", path, "")
 	}
-	src, err := s.openSource(stream.Context(), readStreamRequest{req})
+	src, err := s.openSource(stream.Context(), readStreamRequest{req}, nil)
 	if err != nil {
 		return fail(err, openOrRead(req), path, "")
 	}
@@ -234,8 +254,9 @@ type Content struct {
 	st rootfs.Stat
 }
 
-// OpenContent opens the range of a path, or of a handle from a given start, that ReadStream would send. Errors are ReadStream's.
-func (s *streams) OpenContent(ctx context.Context, req *ctxfsv1.ReadStreamRequest) (*Content, error) {
+// OpenContent opens the range of a path, or of a handle from a given start, that ReadStream would send. Errors are ReadStream's. If a link is on
+// the way of the path, and shows returns false for the path that it leads to, OpenContent fails with ENOENT; a nil shows allows all.
+func (s *streams) OpenContent(ctx context.Context, req *ctxfsv1.ReadStreamRequest, shows func(real string) bool) (*Content, error) {
 	path := req.GetPath() + string(req.GetRawPath())
 	if req.Fd != nil && req.Start == nil {
 		return nil, fail(fserr.Invalid("content of a handle is read from a start"), "read", path, "")
@@ -244,7 +265,7 @@ func (s *streams) OpenContent(ctx context.Context, req *ctxfsv1.ReadStreamReques
 	if err != nil {
 		return nil, fail(err, "read", path, "")
 	}
-	src, err := s.openSource(ctx, readStreamRequest{req})
+	src, err := s.openSource(ctx, readStreamRequest{req}, shows)
 	if err != nil {
 		return nil, fail(err, openOrRead(req), path, "")
 	}

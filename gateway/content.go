@@ -42,7 +42,7 @@ const (
 func (g *Gateway) getContent(w http.ResponseWriter, r *http.Request) {
 	req, err := readQuery(r.URL.RawQuery)
 	g.transfer(w, r, err, ctxfsv1.FsService_ReadStream_FullMethodName, req, func(ctx context.Context, t *transfer) error {
-		content, err := g.cfg.Files.OpenContent(ctx, req)
+		content, err := g.cfg.Files.OpenContent(ctx, req, nil)
 		if err != nil {
 			return err
 		}

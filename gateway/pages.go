@@ -253,21 +253,19 @@ func (v *visit) show(ctx context.Context, t *transfer) error {
 
 // open opens a file, unless a link leads from its name into a .git.
 func (v *visit) open(ctx context.Context, name string) (*fsservice.Content, error) {
-	if v.leadsIntoGit(ctx, name) {
-		return nil, fserr.ENOENT
-	}
-	return v.g.cfg.Files.OpenContent(ctx, v.read(name))
+	return v.g.cfg.Files.OpenContent(ctx, v.read(name), outsideGit)
 }
 
-// leadsIntoGit reports whether a path is, through links, that of a .git or of something in it. A panel that moves links meanwhile gains nothing:
-// it may as well copy the files.
-func (v *visit) leadsIntoGit(ctx context.Context, name string) bool {
-	read := v.read(name)
+// outsideGit reports whether a path is not that of a .git or of something in it.
+func outsideGit(real string) bool {
+	return !slices.ContainsFunc(strings.Split(real, "/"), git.IsDotGit)
+}
+
+// leadsIntoGit reports whether a directory is, through links, a .git or in one.
+func (v *visit) leadsIntoGit(ctx context.Context, dir string) bool {
+	read := v.read(dir)
 	real, err := v.g.cfg.Files.Realpath(ctx, &ctxfsv1.RealpathRequest{Path: read.GetPath(), RawPath: read.GetRawPath()})
-	if err != nil {
-		return false // what is wrong shows when the path is opened
-	}
-	return slices.ContainsFunc(strings.Split(cmp.Or(string(real.GetRawPath()), real.GetPath()), "/"), git.IsDotGit)
+	return err == nil && !outsideGit(cmp.Or(string(real.GetRawPath()), real.GetPath())) // other errors show when the directory is read
 }
 
 // navigates reports whether a request is for a document that the user will see.

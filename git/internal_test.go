@@ -5,6 +5,9 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"unicode"
+
+	"pgregory.net/rapid"
 
 	"github.com/ctxfs/ctxfs/fserr"
 )
@@ -72,6 +75,17 @@ func TestIsDotGit(t *testing.T) {
 			t.Errorf("%q is taken for .git", name)
 		}
 	}
+}
+
+// TestASCIINamesFoldAsAllNames checks that the way for ASCII names leads to the same as the one for all.
+func TestASCIINamesFoldAsAllNames(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.StringOf(rapid.RuneFrom(nil, &unicode.RangeTable{R16: []unicode.Range16{{Lo: 0, Hi: unicode.MaxASCII, Stride: 1}}})).Draw(t, "name")
+		before, _, _ := strings.Cut(name, ":")
+		if got, want := FoldName(name), strings.TrimRight(foldUnicode(before), ". "); got != want {
+			t.Errorf("%q folds to %q, want %q", name, got, want)
+		}
+	})
 }
 
 // TestMessagesKeepTheirText checks that trailers are appended, and that git finds them.
