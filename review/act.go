@@ -272,7 +272,7 @@ func (r *Reviews) take(ctx context.Context, w *workspace, e *Entry, commits *dra
 	}
 	r.point("finished")
 	commits.install()
-	if err := s.done(ctx); err != nil {
+	if err := s.done(); err != nil {
 		r.cfg.Log.Warn("what was replaced could not be removed", zap.Int64("entry", e.ID), zap.Error(err))
 	}
 	r.point("done")

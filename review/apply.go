@@ -238,7 +238,7 @@ type swaps struct {
 
 // newSwaps returns no swaps yet.
 func (w *workspace) newSwaps(point func(phase string)) *swaps {
-	return &swaps{w: w, dirs: tree.NewDirs(w.root), point: oneByOne(point)}
+	return &swaps{w: w, dirs: tree.NewDirs(w.root), point: point}
 }
 
 // syncAtMost is up to how many files are flushed one by one; more are flushed with their file system.
@@ -570,15 +570,18 @@ func (s *swaps) unmake() {
 	}
 }
 
-// done removes what was replaced, and the directories that are empty now.
-func (s *swaps) done(ctx context.Context) error {
-	failed := make([]error, len(s.all))
-	err := inParallel(ctx, len(s.all), func(i int) error {
-		failed[i] = s.all[i].swap.Done()
-		s.point("removed")
-		return nil
-	})
-	err = errors.Join(err, s.dirs.Close())
+// done removes what was replaced, and the directories that are empty now. What it leaves shows in the workspace until the next start, so that it
+// does not end with its caller.
+func (s *swaps) done() error {
+	var files, dirs []taken
+	for _, t := range s.all {
+		if t.away {
+			dirs = append(dirs, t)
+		} else {
+			files = append(files, t)
+		}
+	}
+	err := errors.Join(s.remove(files), s.remove(dirs), s.dirs.Close()) // a directory has what files of its own waited in
 	for _, dir := range slices.Backward(s.closed) {
 		err = errors.Join(err, s.w.root.Chmod(string(dir), s.w.makes[dir]))
 	}
@@ -587,7 +590,18 @@ func (s *swaps) done(ctx context.Context) error {
 			s.w.pruneAbove(t.Path)
 		}
 	}
-	return errors.Join(err, errors.Join(failed...))
+	return err
+}
+
+// remove removes what some swaps have replaced.
+func (s *swaps) remove(some []taken) error {
+	failed := make([]error, len(some))
+	_ = inParallel(context.Background(), len(some), func(i int) error { // whose errors failed has
+		failed[i] = some[i].swap.Done()
+		s.point("removed")
+		return nil
+	})
+	return errors.Join(failed...)
 }
 
 // prune removes a directory if there are only empty directories in it.

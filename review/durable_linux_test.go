@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -85,5 +86,39 @@ func TestManyDirectoriesNeedFewDescriptors(t *testing.T) {
 	same(t, "the context", read(t, w.in(id)), changed)
 	if done, err := w.reviews.journal.ids(doneSuffix); err != nil || len(done) != 4 {
 		t.Errorf("the journal has the entries %v (%v), want those of an Apply, a Discard and two Undos", done, err)
+	}
+}
+
+// TestDirectoryGoesAfterItsFiles applies a change that puts files in the places of directories. One of the goroutines that remove what was replaced
+// waits until the others have removed all that they can: a directory must not go before the files that it had.
+func TestDirectoryGoesAfterItsFiles(t *testing.T) {
+	const dirs = 32
+	base, changed := files{}, files{}
+	for i := range dirs {
+		name := "dir" + strconv.Itoa(i)
+		base[name+"/file"], changed[name] = "old\n", "a file\n"
+	}
+	w := newWorld(t, base)
+	must(t, os.RemoveAll(w.in(id)))
+	must(t, os.Mkdir(w.in(id), 0o755))
+	write(t, w.in(id), changed)
+	var removed atomic.Int32
+	others := make(chan struct{})
+	w.reviews.point = func(phase string) {
+		if phase != "removed" {
+			return
+		}
+		switch removed.Add(1) {
+		case 1:
+			<-others
+		case 2*dirs - parallelStep:
+			close(others)
+		}
+	}
+	w.decide(Approved, Selection{All: true})
+	w.apply(ApplyRequest{})
+	same(t, "the workspace", read(t, w.in("workspace")), changed)
+	if left := reserved(t, w.in("workspace")); len(left) > 0 {
+		t.Errorf("temporary names are left: %q", left)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -101,12 +102,22 @@ func (w *world) open() {
 	w.reviews = r
 }
 
-// at calls f in a phase of what changes files.
+// at calls f in a phase of what changes files, one call after the other.
 func (w *world) at(phase string, f func()) {
-	w.reviews.point = func(p string) {
+	w.reviews.point = oneByOne(func(p string) {
 		if p == phase {
 			f()
 		}
+	})
+}
+
+// oneByOne returns f for use by several goroutines.
+func oneByOne(f func(string)) func(string) {
+	var mu sync.Mutex
+	return func(s string) {
+		mu.Lock()
+		defer mu.Unlock()
+		f(s)
 	}
 }
 

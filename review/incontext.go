@@ -219,7 +219,7 @@ func (w *workspace) replace(s *step) (err error) {
 		_, back := sw.back()
 		return errors.Join(err, back)
 	}
-	return sw.done(context.Background())
+	return sw.done()
 }
 
 // overwrite writes a file as Node's writeFile does: the same inode, written and then cut.

@@ -45,12 +45,12 @@ func beKilled() error {
 		return err
 	}
 	phases := 0
-	r.point = func(string) {
+	r.point = oneByOne(func(string) {
 		if phases++; phases == at {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}
-	}
+	})
 	if os.Getenv(killPullEnv) != "" {
 		return errors.Join(bePulled(r), r.Close())
 	}

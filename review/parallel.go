@@ -3,7 +3,6 @@ package review
 import (
 	"context"
 	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -58,14 +57,4 @@ func spread(ctx context.Context, n, from, step int, do func(i int) error) error 
 		})
 	}
 	return g.Wait()
-}
-
-// oneByOne returns f for use by several goroutines.
-func oneByOne(f func(string)) func(string) {
-	var mu sync.Mutex
-	return func(s string) {
-		mu.Lock()
-		defer mu.Unlock()
-		f(s)
-	}
 }

@@ -52,12 +52,12 @@ func bePushing(file string) error {
 	if err != nil {
 		return err
 	}
-	r.point = func(phase string) {
+	r.point = oneByOne(func(phase string) {
 		if phase == k.Phase {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}
-	}
+	})
 	_, err = r.Push(context.Background(), k.request(func(id string) (io.Reader, error) {
 		cmd := exec.Command("git", "cat-file", "blob", id)
 		cmd.Dir = w.in("workspace")

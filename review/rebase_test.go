@@ -562,7 +562,7 @@ func TestInterruptedRebase(t *testing.T) {
 func (w *world) killed(at string, old files, do func()) {
 	w.t.Helper()
 	stopped := errors.New("killed")
-	w.reviews.point = func(now string) {
+	w.reviews.point = oneByOne(func(now string) {
 		if at == "half" && now == phaseTaken {
 			write(w.t, w.in(id), files{"a": old["a"], "both": old["both"]})
 			panic(stopped)
@@ -570,7 +570,7 @@ func (w *world) killed(at string, old files, do func()) {
 		if now == at {
 			panic(stopped)
 		}
-	}
+	})
 	func() {
 		defer func() {
 			if err, ok := recover().(error); !ok || !errors.Is(err, stopped) {
@@ -588,11 +588,11 @@ func TestInterruptedRebaseLeavesLaterChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, files{"a": "base\n", "b": "base\n"})
 	write(t, w.in("workspace"), files{"a": "user\n", "b": "user\n"})
-	w.reviews.point = func(now string) {
+	w.reviews.point = oneByOne(func(now string) {
 		if now == phaseTaken {
 			panic(errors.New("killed"))
 		}
-	}
+	})
 	func() {
 		defer func() { _ = recover() }() // the kill
 		_, _ = w.tryRebase(RebaseRequest{})
