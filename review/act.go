@@ -217,7 +217,7 @@ func (r *Reviews) carryOut(ctx context.Context, e *Entry, commit *CommitOptions,
 	if e.Target != ToBranch {
 		conflicts, err := r.ws.plan(ctx, e.Steps, refuseMerge)
 		if err == nil && len(conflicts) > 0 {
-			err = conflicting("nothing was applied: the workspace changed these files too", conflicts)
+			err = r.cannotMerge(e, conflicts)
 		}
 		if err != nil {
 			return err
@@ -407,7 +407,7 @@ func (r *Reviews) moveBase(ctx context.Context, e *Entry) error {
 			st.recordConflict(s)
 			st.recordPulled(s)
 			e.Stale = append(e.Stale, r.carryDecision(st, s)...)
-			if s.BaseBefore == s.BaseAfter {
+			if s.BaseBefore == s.BaseAfter && s.Behind == s.WasBehind {
 				continue
 			}
 		}
@@ -422,6 +422,11 @@ func (r *Reviews) moveBase(ctx context.Context, e *Entry) error {
 		}
 		if kind == 0 {
 			st.Overrides[s.Path] = next
+		}
+		if err := r.moveBehind(ctx, st, e, s, now); err != nil {
+			return err
+		}
+		if kind == 0 {
 			s.BaseAfter = next
 		}
 		if !e.InContext {

@@ -51,6 +51,9 @@ type step struct {
 	// Pulled is what Pull records for the path, and WasPulled what was recorded before; nil is nothing.
 	Pulled    *pulled `json:"pulled,omitempty"`
 	WasPulled *pulled `json:"was_pulled,omitempty"`
+	// Behind is what a step in the context makes the state's version of that name, and WasBehind what it was before; nil is none.
+	Behind    *Version `json:"behind,omitempty"`
+	WasBehind *Version `json:"was_behind,omitempty"`
 	// Tmp is the reserved name of the step's swap, Ino the inode of its new entry, 0 until it is known.
 	Tmp string `json:"tmp,omitempty"`
 	Ino uint64 `json:"ino,omitempty"`

@@ -46,7 +46,7 @@ type Change struct {
 	RenamedFrom Path
 	Ignored     bool
 	Sensitive   []string
-	// Drifted says that the workspace does not hold the base's version.
+	// Drifted says that the workspace holds neither the base's version nor, if that went to a branch alone, the one before.
 	Drifted bool
 	// Unresolved says that a Rebase recorded a conflict of the path.
 	Unresolved bool

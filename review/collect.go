@@ -75,6 +75,11 @@ func (r *Reviews) collectJournal(used map[string]bool) error {
 			s.WasUnresolved.use(used)
 			s.Pulled.use(used)
 			s.WasPulled.use(used)
+			for _, v := range []*Version{s.Behind, s.WasBehind} {
+				if v != nil {
+					used[v.Hash] = true
+				}
+			}
 			if c := s.Commit; c != nil {
 				used[c.Before.Hash], used[c.After.Hash] = true, true
 			}
@@ -86,6 +91,9 @@ func (r *Reviews) collectJournal(used map[string]bool) error {
 // use adds the contents that the state refers to.
 func (st *state) use(used map[string]bool) {
 	for _, v := range st.Overrides {
+		used[v.Hash] = true
+	}
+	for _, v := range st.Behind {
 		used[v.Hash] = true
 	}
 	for _, d := range st.Decided {

@@ -130,24 +130,34 @@ func TestKilledBetweenCommitsBesideAnotherCommit(t *testing.T) {
 	w.sound("workspace/lib")
 }
 
-// A branch's commit needs no files: it was made, or it was not.
+// A branch's commit needs no files: it was made, or it was not. A rebase that follows leaves the context as it is.
 func TestKilledCommitToBranch(t *testing.T) {
 	t.Parallel()
-	for _, moved := range []bool{false, true} {
-		w := newTwoRepos(t)
-		at, want := phaseTaken, 2
-		if moved {
-			at, want = "moved", 0
-		}
-		w.killed(w.committing("side"), at)
-		w.open()
-		w.wantState("after the start", "a\n", "", "1", "1")
-		if l := w.changes(Query{}); len(l.Changes) != want {
-			t.Errorf("moved %v: after the start %d changes are left, want %d", moved, len(l.Changes), want)
-		}
-		if _, err := w.tryGit("workspace/app", "rev-parse", "-q", "--verify", "side"); (err == nil) != moved {
-			t.Errorf("moved %v: the branch: %v", moved, err)
-		}
+	for phase, moved := range map[string]bool{
+		phaseBegun: false, phaseIntended: false, phaseTaken: false, "settled": false, "moved": true, phaseFinished: true, "done": true, "base moved": true,
+	} {
+		t.Run(phase, func(t *testing.T) {
+			t.Parallel()
+			w := newTwoRepos(t)
+			changes, behind := "app/a lib/b", ""
+			if moved {
+				changes, behind = behind, changes
+			}
+			context := read(t, w.in(id))
+			w.killed(w.committing("side"), phase)
+			w.open()
+			w.wantState("after the start", "a\n", "", "1", "1")
+			if w.changed() != changes || w.behind() != behind {
+				t.Errorf("after the start the changes are %q, and the workspace is behind at %q", w.changed(), w.behind())
+			}
+			if _, err := w.tryGit("workspace/app", "rev-parse", "-q", "--verify", "side"); (err == nil) != moved {
+				t.Errorf("the branch: %v", err)
+			}
+			if done := w.rebase(RebaseRequest{}); len(done.Steps) > 0 {
+				t.Errorf("the rebase did %v", done.Files())
+			}
+			same(t, "rebased", read(t, w.in(id)), context)
+		})
 	}
 }
 

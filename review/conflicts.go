@@ -247,7 +247,7 @@ func (w *workspace) settleConflict(ctx context.Context, s *step, kind ConflictKi
 	s.After = s.Before
 	switch {
 	case how == RecordConflicts || how == WriteMarkers:
-		s.BaseAfter = s.BaseBefore
+		s.BaseAfter, s.Behind = s.BaseBefore, s.WasBehind
 		s.Unresolved = &Unresolved{Kind: kind, Base: s.from, Context: s.Before, Workspace: s.to}
 		if how != WriteMarkers || (kind != ConflictContent && kind != ConflictAddAdd) {
 			return true, nil
@@ -353,9 +353,17 @@ func (r *Reviews) Resolve(ctx context.Context, id string, p Path, to Resolution,
 	if err != nil {
 		return nil, err
 	}
+	st, err := r.states.read(id)
+	if err != nil {
+		return nil, err
+	}
+	s := step{Path: p, BaseBefore: u.Base, BaseAfter: u.Workspace, WasUnresolved: u}
+	if behind, ok := st.Behind[p]; ok {
+		s.BaseBefore, s.WasBehind = st.Overrides[p], &behind
+	}
 	e := &Entry{Kind: EntryResolve, Context: id, Actor: actor, InContext: true, MovesBase: true}
 	err = r.exchange(ctx, e, false, func(w *workspace) error {
-		e.Steps = []step{{Path: p, BaseBefore: u.Base, BaseAfter: u.Workspace, WasUnresolved: u}}
+		e.Steps = []step{s}
 		return w.planResolve(ctx, e, to)
 	})
 	if err != nil {

@@ -224,7 +224,7 @@ func (r *Reviews) pullSteps(ctx context.Context, st *state, req PullRequest) (st
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	p := &pull{movement: movement{reviews: r, base: b, pulled: st.Pulled}, req: req, has: map[Path]bool{}}
+	p := &pull{movement: movement{reviews: r, base: b, state: st}, req: req, has: map[Path]bool{}}
 	for _, f := range req.Files {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -263,7 +263,7 @@ func (p *pull) compare(f PullFile) error {
 	if err != nil {
 		return err
 	}
-	last, known := p.last(f.Path, before), p.isElsewhere() || p.req.Tracked[f.Path] || p.pulled[f.Path] != nil
+	last, known := p.last(f.Path, before), p.isElsewhere() || p.req.Tracked[f.Path] || p.state.Pulled[f.Path] != nil
 	if now.Same(last) && known {
 		return nil
 	}
@@ -277,7 +277,7 @@ func (p *pull) isElsewhere() bool { return p.req.From != p.req.Into }
 
 // last returns what the context got last at a path, whose base is before.
 func (p *pull) last(q Path, before Version) Version {
-	if mark := p.pulled[q]; p.isElsewhere() && p.isOurs(mark) {
+	if mark := p.state.Pulled[q]; p.isElsewhere() && p.isOurs(mark) {
 		return mark.Version
 	}
 	return before
@@ -296,7 +296,7 @@ func (p *pull) step(was entry, last, now Version) error {
 	}
 	s := step{
 		Path: was.path, from: last, to: now, BaseBefore: before, BaseAfter: now,
-		WasPulled: p.pulled[was.path], Pulled: &pulled{now, p.req.From, p.req.Into},
+		WasPulled: p.state.Pulled[was.path], Pulled: &pulled{now, p.req.From, p.req.Into},
 	}
 	if p.isElsewhere() {
 		s.BaseAfter = before
@@ -334,7 +334,7 @@ func (p *pull) read(f PullFile) (v Version, keep func() error, err error) {
 // removed adds steps for the paths that the context got from the repository, and that the tree does not have.
 func (p *pull) removed(ctx context.Context) error {
 	candidates := map[Path]bool{}
-	for q, mark := range p.pulled {
+	for q, mark := range p.state.Pulled {
 		if p.isOurs(mark) {
 			candidates[q] = true
 		}

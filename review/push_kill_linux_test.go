@@ -117,6 +117,9 @@ func TestKilledPush(t *testing.T) {
 				_, err := w.push(req)
 				must(t, err)
 				w.wantGit(req.New, "rev-parse", branch)
+				if done := w.rebase(RebaseRequest{}); len(done.Steps) > 0 {
+					t.Errorf("the rebase did %v", done.Files())
+				}
 			})
 		}
 	}

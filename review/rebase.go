@@ -137,7 +137,7 @@ func (r *Reviews) moved(ctx context.Context, st *state, req RebaseRequest) (step
 	if err := r.checkIdle(ctx, scan.Repos); err != nil {
 		return nil, err
 	}
-	m := &movement{reviews: r, base: b, scope: req.Paths, listed: map[Path]bool{}, pulled: st.Pulled}
+	m := &movement{reviews: r, context: req.Context, base: b, scope: req.Paths, listed: map[Path]bool{}, state: st}
 	if err := m.changed(ctx, scan.Entries); err != nil {
 		return nil, err
 	}
@@ -186,12 +186,15 @@ func (r *Reviews) isLocked(ctx context.Context, repo string, ownsGit bool) bool 
 // movement finds where the workspace differs from a base.
 type movement struct {
 	reviews *Reviews
+	context string
 	base    *base
 	scope   []Path
 	// listed are the files and links of the workspace that a seeding would copy.
 	listed map[Path]bool
-	// pulled is what Pull brought into the context: there the base is not what the workspace had.
-	pulled   map[Path]*pulled
+	// state says where the base is not what the workspace had: Pulled and Behind.
+	state *state
+	// merged is Reviews.merged's, nil until it is needed.
+	merged   map[Path]bool
 	steps    []step
 	unstable []Conflict
 	// savesUntil is until when programs are waited for that save files, once that has begun.
@@ -231,40 +234,53 @@ func (m *movement) follows(p Path) bool {
 // removed finds the files of the base that the workspace does not have any more. One that seeding leaves out now stays.
 func (m *movement) removed(ctx context.Context) error {
 	for was := range m.base.below("") {
-		if m.listed[was.path] || !isInScope(was.path, m.scope) || BarredName(was.path) != "" {
-			continue
-		}
-		if m.pulled[was.path] != nil && !m.base.seeded(was.path).Exists() {
-			continue // the workspace never had it
-		}
-		if err := ctx.Err(); err != nil {
+		if err := m.removedOne(ctx, was); err != nil {
 			return err
 		}
-		if !below(was.path, m.listed) {
-			st, err := lstat(m.reviews.ws.root, was.path)
-			if err == nil && !st.IsDir() || err != nil && !isAbsent(err) {
-				continue
+	}
+	for p := range m.state.Behind {
+		if was := m.base.lookup(p); !was.Exists() { // a branch does not have it any more, and the workspace may not either
+			if err := m.removedOne(ctx, was); err != nil {
+				return err
 			}
-		}
-		if err := m.add(was, Version{}); err != nil {
-			return fserr.Wrap(err, "rebase", "/"+string(was.path), "")
 		}
 	}
 	slices.SortFunc(m.steps, func(a, b step) int { return strings.Compare(string(a.Path), string(b.Path)) })
 	return nil
 }
 
-// compare reads a file of the workspace, and adds a step if it is not the base's.
+// removedOne adds a step if the workspace had a path, and does not have it any more.
+func (m *movement) removedOne(ctx context.Context, was entry) error {
+	if m.listed[was.path] || !isInScope(was.path, m.scope) || BarredName(was.path) != "" {
+		return nil
+	}
+	pulled := m.state.Pulled[was.path] != nil && !m.base.seeded(was.path).Exists()
+	if behind, ok := m.state.Behind[was.path]; pulled || ok && !behind.Exists() {
+		return nil // the workspace never had it
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !below(was.path, m.listed) {
+		st, err := lstat(m.reviews.ws.root, was.path)
+		if err == nil && !st.IsDir() || err != nil && !isAbsent(err) {
+			return nil
+		}
+	}
+	return fserr.Wrap(m.add(ctx, was, Version{}), "rebase", "/"+string(was.path), "")
+}
+
+// compare reads a file of the workspace, and adds a step if it is not what the workspace got of the base last.
 func (m *movement) compare(ctx context.Context, was entry) error {
 	before, err := m.base.version(was)
 	if err != nil {
 		return err
 	}
 	now, _, err := readVersion(m.reviews.ws.root, was.path, nil)
-	if err == nil && now.Same(before) {
+	if err == nil && now.Same(m.state.workspaceBase(was.path, before)) {
 		return nil
 	}
-	if err == nil && m.pulled[was.path] != nil {
+	if err == nil && m.state.Pulled[was.path] != nil {
 		var seeded Version
 		if seeded, err = m.base.version(m.base.seeded(was.path)); err == nil && now.Same(seeded) {
 			return nil
@@ -280,7 +296,7 @@ func (m *movement) compare(ctx context.Context, was entry) error {
 	if err != nil {
 		return err
 	}
-	return m.add(was, now)
+	return m.add(ctx, was, now)
 }
 
 // saved reads a file of the workspace into the store. It waits a moment for a program that is saving the file, and fails with errUnstable if that does not
@@ -330,14 +346,35 @@ func isBeingSaved(root rootfs.Root, p Path, read rootfs.Stat) (bool, error) {
 	return has && time.Since(time.Unix(0, read.CtimeNs)) < writersWait, nil
 }
 
-// add adds the step from the base's version to the workspace's.
-func (m *movement) add(was entry, now Version) error {
+// add adds the step from the base's version, or from what the workspace got of it last, to the workspace's.
+func (m *movement) add(ctx context.Context, was entry, now Version) error {
 	before, err := m.keep(was)
 	if err != nil {
 		return err
 	}
-	m.steps = append(m.steps, step{Path: was.path, from: before, to: now, BaseBefore: before, BaseAfter: now})
+	s := step{Path: was.path, from: before, to: now, BaseBefore: before, BaseAfter: now}
+	if behind, ok := m.state.Behind[was.path]; ok {
+		s.WasBehind = &behind
+		if has, err := m.hasBranch(ctx, was.path, now, before); err != nil {
+			return err
+		} else if !has {
+			s.from = behind
+		}
+	}
+	m.steps = append(m.steps, s)
 	return nil
+}
+
+// hasBranch reports whether the workspace got the base at a path of state.Behind, where it has now: as it is, or by a merge
+// of the branch.
+func (m *movement) hasBranch(ctx context.Context, p Path, now, base Version) (has bool, err error) {
+	if now.Same(base) {
+		return true, nil
+	}
+	if m.merged == nil {
+		m.merged, err = m.reviews.merged(ctx, m.context, m.state)
+	}
+	return m.merged[p], err
 }
 
 // keep returns the base's version, whose content it puts into the store.

@@ -99,7 +99,7 @@ func (r *Reviews) Copied(from, to, marks string) error {
 		}
 	}
 	// No entry of before moves the new base, not even one that a start completes.
-	copied := &state{Format: stateFormat, Journal: next - 1, Overrides: st.Overrides, Pulled: st.Pulled}
+	copied := &state{Format: stateFormat, Journal: next - 1, Overrides: st.Overrides, Pulled: st.Pulled, Behind: st.Behind}
 	if len(copied.Overrides) == 0 && len(copied.Pulled) == 0 && copied.Journal == 0 {
 		return r.states.remove(to)
 	}
@@ -298,20 +298,21 @@ func (r *Reviews) Changes(ctx context.Context, q Query) (*List, error) {
 			continue
 		}
 		c.Unresolved = l.state.Conflicts[c.Path] != nil
-		if err := r.drift(l.base, c); err != nil {
+		if err := r.drift(l, c); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
 	}
 	return l, nil
 }
 
-// drift compares the base with the workspace. It does not read a file whose inode and ctime are those of the layer's manifest.
-func (r *Reviews) drift(b *base, c *Change) error {
+// drift compares the workspace with the base, and with the one that it got last. It does not read a file whose inode and
+// ctime are those of the layer's manifest.
+func (r *Reviews) drift(l *List, c *Change) error {
 	if c.Barred != "" || c.Tree != nil {
 		return nil
 	}
-	if e := b.lookup(c.Path); e.index >= 0 {
-		if same, err := r.ws.unmoved(&b.manifest.Entries[e.index]); same || err != nil {
+	if e := l.base.lookup(c.Path); e.index >= 0 {
+		if same, err := r.ws.unmoved(&l.base.manifest.Entries[e.index]); same || err != nil {
 			return err
 		}
 	}
@@ -323,7 +324,7 @@ func (r *Reviews) drift(b *base, c *Change) error {
 		c.Drifted = true
 		return nil
 	}
-	c.Drifted = !v.Same(c.Before)
+	c.Drifted = !v.Same(c.Before) && !v.Same(l.state.workspaceBase(c.Path, c.Before))
 	return err
 }
 

@@ -72,6 +72,9 @@ type state struct {
 	Conflicts pathMap[*Unresolved] `json:"conflicts,omitempty"`
 	// Pulled is what Pull brought to each path last.
 	Pulled pathMap[*pulled] `json:"pulled,omitempty"`
+	// Behind are the paths whose base went to a branch or a remote, and not to the workspace. The version is the base that
+	// the workspace got last: a rebase merges from it. Each path is in Overrides.
+	Behind pathMap[Version] `json:"behind,omitempty"`
 }
 
 // stateFormat is the format of states that this version reads and writes.

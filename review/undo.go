@@ -79,7 +79,7 @@ func (e *Entry) undo(actor string, commits bool) *Entry {
 		if s.did() != Unchanged || e.MovesBase || e.Target == ToBranch || (commits && s.Commit != nil) {
 			undo.Steps = append(undo.Steps, step{
 				Path: s.Path, from: s.After, to: s.Before, BaseBefore: s.BaseAfter, BaseAfter: s.BaseBefore, Unresolved: s.WasUnresolved, WasUnresolved: s.Unresolved,
-				Apart: s.Apart, Pulled: s.WasPulled, WasPulled: s.Pulled, revert: s.Commit, exact: true,
+				Apart: s.Apart, Pulled: s.WasPulled, WasPulled: s.Pulled, Behind: s.WasBehind, WasBehind: s.Behind, revert: s.Commit, exact: true,
 			})
 		}
 	}

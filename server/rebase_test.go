@@ -90,6 +90,64 @@ func TestRebaseOnEveryDriver(t *testing.T) {
 	})
 }
 
+// What was applied to a branch stays in the context, its forks and its snapshots, until the workspace has something else.
+func TestRebaseKeepsWhatOnlyABranchHasOnEveryDriver(t *testing.T) {
+	t.Parallel()
+	onEachDriver(t, func(t *testing.T, h *house) {
+		id, ctxs := h.reviewed().GetContextId(), ctxfsv1.NewContextServiceClient(h.cc)
+		in := func(id string) string { return filepath.Join(h.r.Info().ContextsDir, id, "app") }
+		shell(t, in(id), "sed -i 's/line 2/line two/' src/main.go; echo mine > mine; rm -r old; ln -sfn run link; chmod +x src/deep/a.go")
+		want := treeOf(t, in(id))
+		if _, err := h.reviews().Apply(t.Context(), &ctxfsv1.ApplyRequest{
+			ContextId: id, Approve: true, Selection: h.everyChange(id), Target: ctxfsv1.ApplyTarget_APPLY_TARGET_BRANCH,
+			Commit: &ctxfsv1.CommitOptions{Message: "agent", AuthorName: "Agent", AuthorEmail: "agent@example.com", Branch: "side"},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ctxs.Snapshot(t.Context(), &ctxfsv1.SnapshotRequest{ContextId: id, Name: "s"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ctxs.Fork(t.Context(), &ctxfsv1.ForkRequest{ContextId: id, NewContextId: "ctx_fork"}); err != nil {
+			t.Fatal(err)
+		}
+		rebased := func(what, id string, want map[string]string) {
+			t.Helper()
+			if _, err := h.reviews().Rebase(t.Context(), &ctxfsv1.RebaseRequest{ContextId: id}); err != nil {
+				t.Fatal(what, err)
+			}
+			h.changes(t.Context(), &ctxfsv1.ListChangesRequest{ContextId: id}) // it is mounted then
+			wantTree(t, what, treeOf(t, in(id)), want)
+		}
+		rebased("rebased", id, want)
+		rebased("the fork", "ctx_fork", want)
+		h.serve()
+		rebased("after a start", id, want)
+		if _, err := ctxs.Restore(t.Context(), &ctxfsv1.RestoreRequest{ContextId: id, Name: "s", DiscardChanges: true}); err != nil {
+			t.Fatal(err)
+		}
+		rebased("restored", id, want)
+		shell(t, in(id), "echo more >> kept/b.go; sed -i 's/line 9/line nine/' src/main.go")
+		if all, summary := h.changes(t.Context(), &ctxfsv1.ListChangesRequest{ContextId: id}); len(all) != 2 || summary.GetDrifted() != 0 {
+			t.Errorf("the changes are %v, and %d are drifted", all, summary.GetDrifted())
+		}
+		h.gitOutput("app", "merge", "-q", "side")
+		rebased("the branch is merged", "ctx_fork", treeOf(t, h.in("app")))
+		h.gitOutput("app", "reset", "-q", "--hard", "HEAD^")
+		rebased("the merge is taken back", "ctx_fork", treeOf(t, h.in("app")))
+	})
+}
+
+// everyChange selects all changes of a context by name.
+func (h *house) everyChange(id string) *ctxfsv1.Selection {
+	h.t.Helper()
+	all, _ := h.changes(h.t.Context(), &ctxfsv1.ListChangesRequest{ContextId: id})
+	sel := &ctxfsv1.SelectedChanges{}
+	for p := range all {
+		sel.Changes = append(sel.Changes, &ctxfsv1.SelectedChange{Path: p})
+	}
+	return &ctxfsv1.Selection{What: &ctxfsv1.Selection_Changes{Changes: sel}}
+}
+
 // wantRefusal checks that an error is a review's refusal for a reason.
 func wantRefusal(t *testing.T, err error, code codes.Code, reason string) {
 	t.Helper()
