@@ -515,7 +515,10 @@ func (s *swaps) back() (stay []Path, err error) {
 }
 
 func (s *swaps) backOne(swap *tree.Swap, st *step) error {
-	return swap.Back(func(f tree.Former) (bool, error) { return s.isFinal(f, st.After) }, func(f tree.Former) (bool, error) { return s.isFinal(f, st.Before) })
+	made := func(f tree.Former) (bool, error) { return s.isFinal(f, st.After) }
+	// A program that only has the old file open has not saved it.
+	replaced := func(f tree.Former) (bool, error) { return isVersion(f, st.Before) }
+	return swap.Back(made, replaced)
 }
 
 // awaySuffix follows a step's Tmp for the directory that stood at its path.

@@ -35,6 +35,51 @@ func TestDiscardInReadOnlyDirectories(t *testing.T) {
 	must(t, os.Chmod(w.in(id)+"/dir", 0o755))
 }
 
+// TestStartKeepsAnUnreadableSave has a program that saves a file while an apply replaces it, with a mode that hides it from the server. The server
+// is killed, or the apply fails.
+func TestStartKeepsAnUnreadableSave(t *testing.T) {
+	if os.Geteuid() == 0 {
+		unprivileged(t)
+		return
+	}
+	for _, kill := range []bool{false, true} {
+		w := newWorld(t, files{"a": "base\n", "b": "base\n"})
+		write(t, w.in(id), files{"a": "panel\n", "b": "panel\n", "new": "panel\n"})
+		w.decide(Approved, Selection{All: true})
+		open, err := os.OpenFile(w.in("workspace")+"/b", os.O_WRONLY, 0) // so that the apply fails
+		must(t, err)
+		killed := errors.New("killed")
+		w.at("all taken", func() {
+			for _, name := range []string{"a", "new"} {
+				write(t, w.in("workspace"), files{name: "saved\n"})
+				must(t, os.Chmod(w.in("workspace")+"/"+name, 0o200))
+			}
+			if kill {
+				panic(killed)
+			}
+		})
+		func() {
+			defer func() {
+				if got := recover(); kill != (got != nil) {
+					t.Errorf("killed %t: the apply ended with %v", kill, got)
+				}
+			}()
+			_, err := w.reviews.Apply(t.Context(), ApplyRequest{Context: id})
+			wantReason(t, err, Conflicting)
+		}()
+		must(t, open.Close())
+		must(t, w.reviews.Close())
+		w.open()
+		for _, name := range []string{"a", "new"} {
+			must(t, os.Chmod(w.in("workspace")+"/"+name, 0o600))
+		}
+		same(t, "the workspace", read(t, w.in("workspace")), files{"a": "saved\n", "b": "base\n", "new": "saved\n"})
+		if left := reserved(t, w.in("workspace")); len(left) > 0 {
+			t.Errorf("temporary names are left: %q", left)
+		}
+	}
+}
+
 // unprivileged runs the test of this name as a user without privileges.
 func unprivileged(t *testing.T) {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // A program that keeps a file open for writing could write after the apply, to a file that has no name any more. The apply is refused.
@@ -136,4 +137,23 @@ func TestRebaseRecordsNoConflictWithAHalfSavedFile(t *testing.T) {
 	must(t, errors.Join(err, f.Close()))
 	w.rebase(RebaseRequest{OnConflict: RecordConflicts})
 	same(t, "the context", read(t, w.in(id)), files{"a": strings.Replace(saved, "line 5\n", "five\n", 1)})
+}
+
+// TestPutBackKeepsASaveWithAnOldTime has one program that saves the new file and gives it an old time, as tools that copy times do, and another
+// one that has the old file open.
+func TestPutBackKeepsASaveWithAnOldTime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"a": "base\n", "b": "base\n"})
+	write(t, w.in(id), files{"a": "panel\n", "b": "panel\n"})
+	w.decide(Approved, Selection{All: true})
+	open, err := os.OpenFile(w.in("workspace")+"/a", os.O_WRONLY, 0)
+	must(t, err)
+	defer func() { must(t, open.Close()) }()
+	w.at("all taken", func() {
+		write(t, w.in("workspace"), files{"a": "saved\n"})
+		must(t, os.Chtimes(w.in("workspace")+"/a", time.Unix(1, 0), time.Unix(1, 0)))
+	})
+	_, err = w.reviews.Apply(t.Context(), ApplyRequest{Context: id})
+	wantReason(t, err, Conflicting)
+	same(t, "the workspace", read(t, w.in("workspace")), files{"a": "saved\n", "b": "base\n"})
 }

@@ -383,9 +383,12 @@ type Former struct {
 	Target string
 }
 
-// Back puts back what Take has replaced. made says whether a file or link is still as the swap made it, and replaced whether it is still as
-// it was when Take replaced it. What a program has saved at the path stays there: then Back fails with ErrOccupied, and the other is removed.
-// Of two files that were both saved, the later one stays.
+// Back puts back what Take has replaced. made reports whether an entry is still as the swap made it, replaced whether it still has the content
+// that it had before Take. Back asks neither about a file that this process may not read: a program has saved it or changed its mode.
+//
+// Back removes the new entry if made accepts it. Otherwise a program has saved the new entry, or has put another one in its place: that one
+// stays at the path, Back removes the old entry, and fails with ErrOccupied. If programs have saved both, the one with the later modification
+// time stays. A path that a program has removed stays removed. After another error than ErrOccupied, Resume and Back can try again.
 func (s *Swap) Back(made, replaced func(Former) (bool, error)) error {
 	if !s.taken && !s.resumed {
 		s.Drop()
@@ -501,7 +504,7 @@ func (s *Swap) keepLater(replaced func(Former) (bool, error)) error {
 			err = s.exchange()
 		}
 		if err != nil && fserr.CodeOf(err) != fserr.ENOENT { // ENOENT: it was removed from the path between the two, as isLater finds next
-			return errors.Join(ErrOccupied, err)
+			return err
 		}
 	}
 	return ErrOccupied
@@ -521,9 +524,12 @@ func (s *Swap) isLater(replaced func(Former) (bool, error)) (bool, error) {
 	return err == nil && (isOld || aside.MtimeNs > at.MtimeNs), err
 }
 
-// look returns the attributes of an entry, and whether it is one that is asks for.
+// look returns the attributes of an entry, and whether is accepts it. It does not ask is about a file that this process may not read.
 func (s *Swap) look(name string, is func(Former) (bool, error)) (st node.Stat, yes bool, err error) {
 	f, err := s.former(name)
+	if code := fserr.CodeOf(err); f.Stat.Type() == node.TypeFile && (code == fserr.EACCES || code == fserr.EPERM) {
+		return f.Stat, false, nil
+	}
 	if err != nil {
 		return node.Stat{}, false, err
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -23,12 +24,13 @@ func is(content string) func(tree.Former) (bool, error) {
 }
 
 // TestBackKeepsTheLaterSave interrupts a swap of "old" for "made" at each step, with saves of a program before and after. A save in place goes
-// to whichever file is at the path then.
+// to whichever file is at the path then. Where a save has made the file unreadable, a process without privileges puts it back.
 func TestBackKeepsTheLaterSave(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		// steps are done in turn: "exchange", a save in place ("save 1"), one with a rename ("rename 1"), one through a descriptor that the
-		// program opened at first ("late 1"), a save with an old time ("dated 1"), and "remove".
+		// program opened at first ("late 1"), a save with an old time ("dated 1"), one that makes the file unreadable ("hide 1", "hide-late 1"),
+		// and "remove".
 		steps string
 		want  string
 	}{
@@ -50,6 +52,15 @@ func TestBackKeepsTheLaterSave(t *testing.T) {
 		"saved through an old descriptor, then in place":   {"late 1,save 2", "2"},
 		"saved in turn while it is exchanged again":        {"save 1,exchange,save 2,exchange", "2"},
 		"saved in turn while it is exchanged, and in turn": {"save 1,exchange,save 2,exchange,save 3", "3"},
+		"saved and unreadable":                             {"hide 1", "1"},
+		"saved and unreadable, then taken back":            {"hide 1,exchange", "1"},
+		"taken back, then saved and unreadable":            {"exchange,hide 2", "2"},
+		"saved twice, the second time unreadable":          {"late 1,hide 2", "2"},
+		"saved twice, the first time unreadable":           {"hide 1,late 2", "2"},
+		"saved through an old descriptor, unreadable":      {"hide-late 1", "1"},
+		"unreadable, taken back, saved again":              {"hide 1,exchange,save 2", "2"},
+		"taken back, then saved with an old time":          {"exchange,dated 2", "2"},
+		"saved twice, with a later and an older time":      {"late 1,dated 2", "1"},
 	} {
 		for _, killed := range []bool{false, true} {
 			if !killed && strings.Contains(c.steps, "exchange") {
@@ -71,31 +82,49 @@ func TestBackKeepsTheLaterSave(t *testing.T) {
 				switch what {
 				case "exchange":
 					must(t, unix.Renameat2(unix.AT_FDCWD, at, unix.AT_FDCWD, filepath.Join(dir, tmp), unix.RENAME_EXCHANGE))
-				case "save", "dated":
+				case "save", "dated", "hide":
 					must(t, os.WriteFile(at, []byte(text), 0o600))
 					if what == "dated" {
 						must(t, os.Chtimes(at, time.Unix(1, 0), time.Unix(1, 0)))
 					}
+					if what == "hide" {
+						must(t, os.Chmod(at, 0o200))
+					}
 				case "rename":
 					must(t, os.WriteFile(at+"~", []byte(text), 0o600))
 					must(t, os.Rename(at+"~", at))
-				case "late":
+				case "late", "hide-late":
 					must(t, early.Truncate(0))
 					_, err := early.WriteAt([]byte(text), 0)
 					must(t, err)
+					if what == "hide-late" {
+						must(t, early.Chmod(0o200))
+					}
 				case "remove":
 					must(t, os.Remove(at))
 				}
 			}
 			must(t, early.Close())
-			if killed {
-				swap, err = dirs.Resume("file", tree.Staged{Tmp: tmp, Ino: swap.Ino(), Had: true})
-				must(t, err)
+			back := func() error {
+				if killed {
+					if swap, err = dirs.Resume("file", tree.Staged{Tmp: tmp, Ino: swap.Ino(), Had: true}); err != nil {
+						return err
+					}
+				}
+				return swap.Back(is("made"), is("old"))
 			}
-			if err := swap.Back(is("made"), is("old")); err != nil && !errors.Is(err, tree.ErrOccupied) {
+			if strings.Contains(c.steps, "hide") {
+				err = withoutPrivileges(t, dir, back)
+			} else {
+				err = back()
+			}
+			if err != nil && !errors.Is(err, tree.ErrOccupied) {
 				t.Errorf("%s, killed=%t: %v", name, killed, err)
 			}
 			must(t, dirs.Close())
+			if strings.Contains(c.steps, "hide") {
+				must(t, os.Chmod(at, 0o600))
+			}
 			got, err := os.ReadFile(at)
 			if string(got) != c.want || (err != nil) != (c.want == "") {
 				t.Errorf("%s, killed=%t: the file holds %q, %v; want %q", name, killed, got, err, c.want)
@@ -107,4 +136,28 @@ func TestBackKeepsTheLaterSave(t *testing.T) {
 			}
 		}
 	}
+}
+
+// withoutPrivileges calls f as the owner of a directory and of what it holds, whom modes bind. f starts no goroutine.
+func withoutPrivileges(t *testing.T, dir string, f func() error) error {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return f()
+	}
+	const nobody = 65534
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	must(t, os.Chown(dir, nobody, nobody))
+	for _, e := range entries {
+		must(t, os.Chown(filepath.Join(dir, e.Name()), nobody, nobody))
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	_, err = unix.SetfsuidRetUid(nobody) // of this thread
+	must(t, err)
+	defer func() {
+		_, err := unix.SetfsuidRetUid(0)
+		must(t, err)
+	}()
+	return f()
 }
