@@ -272,7 +272,7 @@ func (r *Reviews) take(ctx context.Context, w *workspace, e *Entry, commits *dra
 	}
 	r.point("finished")
 	commits.install()
-	if err := s.done(); err != nil {
+	if err := errors.Join(s.done(), r.closeDone(w, e)); err != nil {
 		r.cfg.Log.Warn("what was replaced could not be removed", zap.Int64("entry", e.ID), zap.Error(err))
 	}
 	r.point("done")
@@ -331,7 +331,7 @@ func (r *Reviews) begin(ctx context.Context, w *workspace, e *Entry, commits *dr
 	if e.ID, err = r.journal.next(); err != nil {
 		return nil, err
 	}
-	e.At, e.Dirs = time.Now().UTC(), w.dirModes(e.Steps)
+	e.At, e.Dirs, e.Closed = time.Now().UTC(), w.dirModes(e.Steps), w.closed(e.Steps, false)
 	if err := commits.build(ctx, e); err != nil {
 		return nil, err
 	}
@@ -356,6 +356,18 @@ func (r *Reviews) begin(ctx context.Context, w *workspace, e *Entry, commits *dr
 	}
 	r.point("intended")
 	return s, nil
+}
+
+// closeDone gives the directories of a done entry their modes back. Another start leaves them alone: a user may change them from now on.
+func (r *Reviews) closeDone(w *workspace, e *Entry) error {
+	if len(e.Closed) == 0 {
+		return nil
+	}
+	if err := w.close(e.Closed); err != nil {
+		return err
+	}
+	e.Closed = nil
+	return r.journal.write(e, doneSuffix)
 }
 
 // complete moves the base to what an entry did, and marks what it undoes. Repeating it does nothing.
@@ -475,7 +487,7 @@ func (r *Reviews) recover(ctx context.Context) error {
 	}
 	switch {
 	case !last.InContext:
-		err = r.ws.sweep(ctx, last.Steps)
+		err = errors.Join(r.ws.sweep(ctx, last.Steps), r.closeDone(r.ws, last))
 	case last.MovesBase:
 		err = r.sweepRebased(ctx, last)
 	}
@@ -525,7 +537,7 @@ func (r *Reviews) recoverEntry(ctx context.Context, e *Entry) error {
 	}
 	r.cfg.Log.Warn("an interrupted apply was completed, since a commit of it was made", zap.Int64("entry", e.ID))
 	r.settleIndexes(e, true)
-	return errors.Join(r.ws.sweep(ctx, e.Steps), r.complete(ctx, e))
+	return errors.Join(r.ws.sweep(ctx, e.Steps), r.closeDone(r.ws, e), r.complete(ctx, e))
 }
 
 // putBack gives each path of a begun entry, in the tree that it changed, what it held before. What a program changed since stays.
@@ -548,6 +560,9 @@ func (r *Reviews) putBack(ctx context.Context, w *workspace, e *Entry) error {
 		if s := &e.Steps[i]; s.did() == Created {
 			w.pruneAbove(s.Path)
 		}
+	}
+	if err := w.close(e.Closed); err != nil {
+		return err
 	}
 	r.cfg.Log.Warn("an interrupted "+string(e.Kind)+" was put back", zap.Int64("entry", e.ID), zap.Int("files", len(e.Steps)))
 	_, err := r.abandon(ctx, w, e, left)

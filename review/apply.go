@@ -226,8 +226,8 @@ type swaps struct {
 	dirs *tree.Dirs
 	all  []taken
 	made []string
-	// closed are directories whose mode permits nothing to be written, until done.
-	closed []Path
+	// closed has the modes of directories that were made, and that are writable only until the end.
+	closed map[Path]uint32
 	// later are steps that others must make room for.
 	later []*step
 	// sync says that files are flushed one by one.
@@ -241,7 +241,7 @@ type swaps struct {
 
 // newSwaps returns no swaps yet.
 func (w *workspace) newSwaps(point func(phase string)) *swaps {
-	return &swaps{w: w, dirs: tree.NewDirs(w.root), point: point}
+	return &swaps{w: w, dirs: tree.NewDirs(w.root), closed: map[Path]uint32{}, point: point}
 }
 
 // syncAtMost is up to how many files are flushed one by one; more are flushed with their file system.
@@ -372,9 +372,12 @@ func (s *swaps) makeDir(st *step) error {
 	return nil
 }
 
+// writable are the bits that a directory needs for its owner to change it.
+const writable = 0o700
+
 // makeOne makes a directory, and what is missing above it. A mode that is known is its own.
 func (s *swaps) makeOne(dir string, mode uint32, known bool) error {
-	const plain, writable = 0o755, 0o700
+	const plain = 0o755
 	first, err := s.w.root.MkdirAll(dir, plain)
 	if err != nil || first == "" {
 		return err
@@ -384,7 +387,7 @@ func (s *swaps) makeOne(dir string, mode uint32, known bool) error {
 		return nil
 	}
 	if mode&writable != writable {
-		s.closed = append(s.closed, Path(dir))
+		s.closed[Path(dir)] = mode
 	}
 	return s.w.root.Chmod(dir, mode|writable)
 }
@@ -404,6 +407,36 @@ func (w *workspace) dirModes(steps []step) map[Path]uint32 {
 		}
 	}
 	return modes
+}
+
+// closed returns the modes of directories above steps that permit nothing to be written: of those that the steps make, and with opened also of
+// those that are there.
+func (w *workspace) closed(steps []step, opened bool) map[Path]uint32 {
+	modes, looked := map[Path]uint32{}, map[Path]bool{}
+	for i := range steps {
+		for dir := parentOf(steps[i].Path); dir != "" && !looked[dir]; dir = parentOf(dir) {
+			looked[dir] = true
+			mode, found := w.makes[dir]
+			if st, err := w.root.Lstat(string(dir)); err == nil && st.IsDir() {
+				mode, found = st.Perm(), opened
+			}
+			if found && mode&writable != writable {
+				modes[dir] = mode
+			}
+		}
+	}
+	return modes
+}
+
+// close gives directories their modes back that an interrupted entry left writable.
+func (w *workspace) close(modes map[Path]uint32) error {
+	var errs []error
+	for _, dir := range slices.Backward(slices.Sorted(maps.Keys(modes))) {
+		if st, err := lstat(w.root, dir); err == nil && st.IsDir() && st.Perm() == modes[dir]|writable {
+			errs = append(errs, w.root.Chmod(string(dir), modes[dir]))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // making returns the tree for steps that make directories with these modes.
@@ -509,8 +542,7 @@ func (s *swaps) back() (stay []Path, err error) {
 		s.point("put back")
 	}
 	s.all = nil
-	errs = append(errs, s.dirs.Close())
-	s.unmake()
+	errs = append(errs, s.dirs.Close(), s.unmake())
 	return stay, errors.Join(errs...)
 }
 
@@ -566,14 +598,15 @@ func (s *swaps) drop() {
 	}
 	s.all = nil
 	_ = s.dirs.Close() // closing a directory writes nothing
-	s.unmake()
+	_ = s.unmake()     // a directory that a program uses may stay writable
 }
 
-// unmake removes the directories that were made, as far as they are empty.
-func (s *swaps) unmake() {
+// unmake removes the directories that were made, as far as they are empty. The others keep what a program has put there.
+func (s *swaps) unmake() error {
 	for i := range s.made {
 		s.w.prune(s.made[len(s.made)-1-i])
 	}
+	return s.w.close(s.closed)
 }
 
 // done removes what was replaced, and the directories that are empty now. What it leaves shows in the workspace until the next start, so that it
@@ -588,9 +621,7 @@ func (s *swaps) done() error {
 		}
 	}
 	err := errors.Join(s.remove(files), s.remove(dirs), s.dirs.Close()) // a directory has what files of its own waited in
-	for _, dir := range slices.Backward(s.closed) {
-		err = errors.Join(err, s.w.root.Chmod(string(dir), s.w.makes[dir]))
-	}
+	err = errors.Join(err, s.w.close(s.closed))
 	for _, t := range s.all {
 		if t.did() == Removed {
 			s.w.pruneAbove(t.Path)

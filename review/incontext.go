@@ -36,7 +36,7 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 		if e.ID, err = r.journal.next(); err != nil {
 			return err
 		}
-		e.At, e.Dirs = time.Now().UTC(), w.dirModes(e.Steps)
+		e.At, e.Dirs, e.Closed = time.Now().UTC(), w.dirModes(e.Steps), w.closed(e.Steps, true)
 		if err := r.journal.begin(e); err != nil {
 			return err
 		}
@@ -86,7 +86,8 @@ func removalsFirst(steps []step) []*step {
 // resolveInContext puts back what an interrupted entry did to its context.
 func (r *Reviews) resolveInContext(ctx context.Context, e *Entry) error {
 	err := r.cfg.Contexts.Changing(ctx, e.Context, func(root rootfs.Root) error {
-		return r.workspaceIn(root).making(e.Dirs).rewrite(e.Steps)
+		w := r.workspaceIn(root).making(e.Dirs)
+		return errors.Join(w.rewrite(e.Steps), w.close(e.Closed))
 	})
 	if err != nil { // the context may be gone, or its driver; the server must start
 		r.cfg.Log.Warn("an interrupted discard could not be put back", zap.String("context", e.Context), zap.Int64("entry", e.ID), zap.Error(err))

@@ -41,6 +41,9 @@ type Entry struct {
 	Steps   []step    `json:"steps"`
 	// Dirs has the modes of the directories above files that the entry removes. An undo makes those that are gone with these modes.
 	Dirs pathMap[uint32] `json:"dirs,omitempty"`
+	// Closed has the modes of directories that permit nothing to be written, and that the entry makes or opens. A killed server may leave
+	// them open.
+	Closed pathMap[uint32] `json:"closed,omitempty"`
 	// makes are the modes of directories that the entry makes; those of others are plain.
 	makes map[Path]uint32
 	// InContext says that the steps changed the context, not the workspace.

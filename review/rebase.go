@@ -476,7 +476,7 @@ func (r *Reviews) sweepRebased(ctx context.Context, e *Entry) error {
 	if err != nil || st.Journal >= e.ID {
 		return err
 	}
-	err = r.inContextOf(ctx, e, func(w *workspace) error { return w.sweep(ctx, e.Steps) })
+	err = r.inContextOf(ctx, e, func(w *workspace) error { return errors.Join(w.sweep(ctx, e.Steps), r.closeDone(w, e)) })
 	if err != nil && fserr.CodeOf(err) != fserr.ESTALE { // the context is gone
 		r.cfg.Log.Warn("what a rebase replaced could not be removed", zap.Int64("entry", e.ID), zap.Error(err))
 	}

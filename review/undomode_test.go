@@ -1,6 +1,7 @@
 package review
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -156,4 +157,92 @@ func (w *world) discard() *Entry {
 	e, err := w.reviews.Discard(w.t.Context(), id, *w.allPaths(), "", "panel")
 	must(w.t, err)
 	return e
+}
+
+// TestKilledServerClosesDirectories has directories that permit nothing to be written. An entry makes them, or opens them, and the server is
+// killed at a phase. A program has put a file there, so that they stay. The next start gives them their modes back.
+func TestKilledServerClosesDirectories(t *testing.T) {
+	t.Parallel()
+	killed := errors.New("killed")
+	base := files{"dir/sub/x": "x\n", "a": "a\n"}
+	closeDirs := func(w *world, tree string) {
+		must(w.t, os.Chmod(w.in(tree)+"/dir/sub", 0o555))
+		must(w.t, os.Chmod(w.in(tree)+"/dir", 0o511))
+	}
+	undo := func(do func(w *world) *Entry) func(w *world) func() {
+		return func(w *world) func() {
+			e := do(w)
+			return func() { _, _ = w.undo(e.ID) }
+		}
+	}
+	applied := undo(func(w *world) *Entry {
+		closeDirs(w, "workspace")
+		remove(w.t, w.in(id), "dir/sub/x")
+		return w.apply(ApplyRequest{Selection: w.allPaths(), Approve: true})
+	})
+	rebased := undo(func(w *world) *Entry {
+		closeDirs(w, id)
+		remove(w.t, w.in("workspace"), "dir/sub/x")
+		return w.rebase(RebaseRequest{}).Entry
+	})
+	for _, c := range []struct {
+		tree, phase string
+		// begin returns what the kill ends.
+		begin func(w *world) func()
+		open  bool
+	}{
+		{"workspace", "intended", applied, false},
+		{"workspace", "all taken", applied, false},
+		{"workspace", "finished", applied, false},
+		{"workspace", "done", applied, true}, // a user has opened the directories since
+		{id, "intended", rebased, false},
+		{id, "all taken", rebased, false},
+		{id, "finished", rebased, false},
+		{id, "done", rebased, true},
+		{id, "written", undo(func(w *world) *Entry { // of a discard that has removed a new file
+			write(w.t, w.in(id), files{"dir/sub/y": "y\n"})
+			remove(w.t, w.in(id), "dir/sub/x")
+			w.apply(ApplyRequest{Selection: &Selection{Changes: []Selected{{Path: "dir/sub/x"}}}, Approve: true})
+			closeDirs(w, id)
+			return w.discard()
+		}), false},
+		{id, "written", func(w *world) func() { // the server had opened the directories that are there
+			write(w.t, w.in(id), files{"dir/sub/x": "y\n"})
+			closeDirs(w, id)
+			return func() { w.discard() }
+		}, false},
+	} {
+		t.Run(c.tree+" "+c.phase, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, base)
+			act := c.begin(w)
+			w.at(c.phase, func() {
+				for _, dir := range []string{"/dir", "/dir/sub"} {
+					st, err := os.Stat(w.in(c.tree) + dir)
+					must(t, err)
+					must(t, os.Chmod(w.in(c.tree)+dir, st.Mode()|writable))
+				}
+				write(t, w.in(c.tree), files{"dir/sub/theirs": "theirs\n"})
+				panic(killed)
+			})
+			func() {
+				defer func() {
+					if err, ok := recover().(error); !ok || !errors.Is(err, killed) {
+						t.Errorf("it ended with %v", err)
+					}
+				}()
+				act()
+			}()
+			must(t, w.reviews.Close())
+			w.open()
+			modes := modesOf(t, w.in(c.tree))
+			want := [2]string{"dr-x--x--x", "dr-xr-xr-x"}
+			if c.open {
+				want = [2]string{"drwx--x--x", "drwxr-xr-x"}
+			}
+			if modes["dir"] != want[0] || modes["dir/sub"] != want[1] {
+				t.Errorf("the directories have the modes %q and %q", modes["dir"], modes["dir/sub"])
+			}
+		})
+	}
 }
