@@ -198,19 +198,23 @@ type looked struct {
 	at map[string]look
 }
 
-// look is what one snapshot holds that was not applied. It is as long true as neither the snapshot nor the base of its context is another one.
+// look is what one snapshot holds that was not applied. It is true as long as the snapshot, the base of its context, and the rules of the ignore files
+// are the same.
 type look struct {
 	taken time.Time
 	base  string
+	// dirs are the directories of the workspace whose rules count, and rules is their seed.Ignores.Digest.
+	dirs  []string
+	rules string
 	files int
 }
 
-// find returns how many paths a snapshot holds that were not applied, if it was looked at.
-func (k *looked) find(name string, taken time.Time, base string) (files int, known bool) {
+// find returns what a snapshot holds, if it was looked at. The caller compares the rules.
+func (k *looked) find(name string, taken time.Time, base string) (l look, known bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	l, ok := k.at[name]
-	return l.files, ok && l.taken.Equal(taken) && l.base == base
+	l, known = k.at[name]
+	return l, known && l.taken.Equal(taken) && l.base == base
 }
 
 func (k *looked) put(name string, l look) {
@@ -242,24 +246,32 @@ func (r *Reviews) losingSnapshots(ctx context.Context, l *List) (out []LosingSna
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
+	ignores, err := r.ignores(ctx, l.base)
+	if err != nil {
+		return nil, err
+	}
 	base := l.base.name(l.state.Journal)
 	r.looked.forgetOthers(l.context, all)
 	for _, s := range all {
 		name := l.context + "@" + s.Name
-		files, known := r.looked.find(name, s.TakenAt, base)
+		held, known := r.looked.find(name, s.TakenAt, base)
+		known = known && held.rules == ignores.Digest(held.dirs)
+		if err := ignores.Err(); err != nil {
+			return nil, err
+		}
 		if !known {
-			left, err := r.unappliedIn(ctx, l, s.Name)
+			held, err = r.lookInto(ctx, l, s.Name)
 			if fserr.CodeOf(err) == fserr.ENOENT { // it was deleted meanwhile
 				continue
 			}
 			if err != nil {
 				return nil, fmt.Errorf("look at snapshot '%s' of context '%s': %w", s.Name, l.context, err)
 			}
-			files = len(left)
-			r.looked.put(name, look{s.TakenAt, base, files})
+			held.taken, held.base = s.TakenAt, base
+			r.looked.put(name, held)
 		}
-		if files > 0 {
-			out = append(out, LosingSnapshot{s.Name, files})
+		if held.files > 0 {
+			out = append(out, LosingSnapshot{s.Name, held.files})
 		}
 	}
 	return out, nil
@@ -276,21 +288,21 @@ func (b *base) name(entry int64) string {
 	return idOf("base", []string{b.digest, strconv.FormatInt(entry, 10)}, parts)
 }
 
-// unappliedIn returns what a snapshot holds that was a change when it was taken, and was never applied as it is: neither has the base of the context
+// lookInto counts what a snapshot holds that was a change when it was taken, and was never applied as it is: neither has the base of the context
 // the same version now, nor has an entry of the journal since the snapshot made it the base. A part of a change that was applied is no such entry.
-func (r *Reviews) unappliedIn(ctx context.Context, l *List, snapshot string) (left map[Path]Version, err error) {
+func (r *Reviews) lookInto(ctx context.Context, l *List, snapshot string) (out look, err error) {
 	name := l.context + "@" + snapshot
 	st, err := r.states.read(name)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	view, err := r.cfg.Contexts.Snapshot(ctx, l.context, snapshot)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	b, err := r.baseOf(view.Origin, st)
 	if err != nil {
-		return nil, errors.Join(err, view.Root.Close())
+		return out, errors.Join(err, view.Root.Close())
 	}
 	b.closers = append(b.closers, view.Root.Close)
 	defer func() { err = errors.Join(err, b.close()) }()
@@ -299,19 +311,23 @@ func (r *Reviews) unappliedIn(ctx context.Context, l *List, snapshot string) (le
 		err = view.Check()
 	}
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	left = map[Path]Version{}
+	out.dirs = b.ignores.Dirs()
+	out.rules = b.ignores.Digest(out.dirs)
+	left := map[Path]Version{}
 	for _, d := range diffs {
 		now, err := l.base.version(l.base.lookup(d.Path))
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		if d.Barred != "" || !now.Same(d.After) {
 			left[d.Path] = d.After
 		}
 	}
-	return left, r.dropApplied(ctx, l.context, st.Journal, left)
+	err = r.dropApplied(ctx, l.context, st.Journal, left)
+	out.files = len(left)
+	return out, errors.Join(err, b.ignores.Err())
 }
 
 // dropApplied removes the versions that an entry of the journal after the entry since made the base of a context, unless that was undone.

@@ -115,6 +115,63 @@ func TestSnapshotsHoldChangesThatWereNotApplied(t *testing.T) {
 	}
 }
 
+// TestSnapshotsAreComparedAgainAfterIgnoreFilesChange has a snapshot of four new files, some of which ignore files leave out.
+func TestSnapshotsAreComparedAgainAfterIgnoreFilesChange(t *testing.T) {
+	for name, row := range map[string]struct {
+		// before and after are of the workspace; "" removes.
+		before, after files
+		// files are how many changes the snapshot holds before and after.
+		files [2]int
+		again bool
+	}{
+		"a file of the workspace":              {nil, files{".gitignore": "*.log\n"}, [2]int{4, 1}, true},
+		"a file that leaves nothing out now":   {files{".gitignore": "*.log\n"}, files{".gitignore": "#\n"}, [2]int{1, 4}, true},
+		"a file that is gone":                  {files{".gitignore": "*.log\n"}, files{".gitignore": ""}, [2]int{1, 4}, true},
+		"a file of a directory":                {nil, files{"dir/.gitignore": "*\n"}, [2]int{4, 2}, true},
+		"a file in a new directory":            {nil, files{"dir/sub/.gitignore": "*\n"}, [2]int{4, 3}, true},
+		"a file of the seeding":                {nil, files{".contextignore": "*.log\n"}, [2]int{4, 1}, true},
+		"a repository's own file":              {files{".git/HEAD": "x\n", ".git/objects/x": "x\n", ".git/refs/x": "x\n"}, files{".git/info/exclude": "*.log\n"}, [2]int{4, 1}, true},
+		"a directory that is a repository now": {files{".gitignore": "/dir/\n"}, files{"dir/.git/HEAD": "x\n"}, [2]int{2, 4}, true},
+		"other files":                          {files{".gitignore": "*.log\n"}, files{"a": "A\n", "other/.gitignore": "*\n", "more": "x\n"}, [2]int{1, 1}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, files{"a": "a\n"})
+			counted := &snapshots{world: w}
+			w.reviews.cfg.Contexts = counted
+			write(t, w.in("workspace"), row.before)
+			write(t, w.in(id), files{"x.log": "x\n", "new": "new\n", "dir/y.log": "y\n", "dir/sub/z.log": "z\n"})
+			w.snapshot("s")
+			look := func(files int) {
+				t.Helper()
+				got, err := w.reviews.Losing(t.Context(), id, true)
+				must(t, err)
+				if len(got.Snapshots) != 1 || got.Snapshots[0].Files != files {
+					t.Errorf("the snapshots %v would be lost, want one with %d files", got.Snapshots, files)
+				}
+			}
+			look(row.files[0])
+			opened := counted.opened
+			for p, text := range row.after {
+				if text == "" {
+					remove(t, w.in("workspace"), p)
+					delete(row.after, p)
+				}
+			}
+			write(t, w.in("workspace"), row.after)
+			look(row.files[1])
+			if again := counted.opened != opened; again != row.again {
+				t.Errorf("the snapshot was compared again: %t, want %t", again, row.again)
+			}
+			opened = counted.opened
+			look(row.files[1])
+			if counted.opened != opened {
+				t.Error("the snapshot was compared again, and nothing had changed")
+			}
+		})
+	}
+}
+
 // applyTwice applies all changes, and then further ones of the same files.
 func (w *world) applyTwice() {
 	w.t.Helper()

@@ -2,9 +2,13 @@ package seed
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
@@ -40,7 +44,10 @@ type Ignores struct {
 	seeding, git *ignoring
 	// excludes reads what git has beside its .gitignore files.
 	excludes func(repo string) (git.Excludes, error)
-	err      error
+	// repositories says of directories whether they are some, texts what the files in a directory say, by that and the name of the file.
+	repositories map[string]bool
+	texts        map[[2]string]string
+	err          error
 }
 
 // ignoring is the patterns of the files of one name.
@@ -63,7 +70,8 @@ type level struct {
 func NewIgnores(root rootfs.Root, exclude []string) *Ignores {
 	return &Ignores{
 		root: root, exclude: gitignore.Parse([]byte(strings.Join(exclude, "\n")), "", false),
-		seeding: &ignoring{file: IgnoreFile, levels: map[string]*level{}},
+		seeding:      &ignoring{file: IgnoreFile, levels: map[string]*level{}},
+		repositories: map[string]bool{}, texts: map[[2]string]string{},
 	}
 }
 
@@ -78,6 +86,46 @@ func NewGitIgnores(ctx context.Context, src Source, exclude []string) *Ignores {
 
 // Err returns the first error of reading an ignore file.
 func (g *Ignores) Err() error { return g.err }
+
+// Dirs returns the directories in which an Ignores has looked for ignore files and repositories so far. What it has answered depends on no others.
+func (g *Ignores) Dirs() []string {
+	dirs := slices.AppendSeq(slices.Collect(maps.Keys(g.seeding.levels)), maps.Keys(g.repositories))
+	if g.git != nil {
+		dirs = slices.AppendSeq(dirs, maps.Keys(g.git.levels))
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
+}
+
+// Digest identifies what the ignore files and repositories in some directories say. It looks at those that were not looked at yet. An Ignores with
+// the same exclude and the same Digest of Dirs gives the same answers. Ask Err afterwards.
+func (g *Ignores) Digest(dirs []string) string {
+	sum := sha256.New()
+	for _, dir := range dirs {
+		g.enter(g.seeding, dir)
+		if g.git != nil {
+			g.enter(g.git, dir)
+		}
+		fmt.Fprintf(sum, "%q %t", dir, g.isRepository(dir))
+		for _, file := range []string{IgnoreFile, gitIgnoreFile, excludesFiles} {
+			fmt.Fprintf(sum, " %q", g.texts[[2]string{dir, file}])
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// excludesFiles stands for the files of git.Excludes.
+const excludesFiles = "info/exclude"
+
+// isRepository is the function of this name. It looks once.
+func (g *Ignores) isRepository(dir string) bool {
+	is, known := g.repositories[dir]
+	if !known {
+		is = isRepository(g.root, dir)
+		g.repositories[dir] = is
+	}
+	return is
+}
 
 // ReasonAnywhere returns why p or a directory above it is left out, "" when none is. The workspace itself ("") is not left out.
 func (g *Ignores) ReasonAnywhere(p string, isDir bool) string {
@@ -95,7 +143,7 @@ func (g *Ignores) ReasonAnywhere(p string, isDir bool) string {
 		}
 		switch {
 		case g.git == nil:
-		case isDir && isRepository(g.root, at):
+		case isDir && g.isRepository(at):
 			byGit = ""
 		case byGit == "": // git includes nothing below what it ignores
 			byGit = g.reason(g.git, at, isDir)
@@ -108,7 +156,7 @@ func (g *Ignores) ReasonAnywhere(p string, isDir bool) string {
 func (g *Ignores) Reason(p string, isDir bool) string {
 	reason := g.seedingReason(p, isDir)
 	if reason == "" && g.git != nil {
-		if reason = g.reason(g.git, p, isDir); reason != "" && isDir && isRepository(g.root, p) {
+		if reason = g.reason(g.git, p, isDir); reason != "" && isDir && g.isRepository(p) {
 			return ""
 		}
 	}
@@ -151,7 +199,7 @@ func (g *Ignores) enter(by *ignoring, dir string) *level {
 	var l *level
 	var err error
 	switch {
-	case by == g.git && isRepository(g.root, dir):
+	case by == g.git && g.isRepository(dir):
 		l, err = g.repository(dir)
 	case dir != ".":
 		l = g.enter(by, path.Dir(dir))
@@ -163,6 +211,9 @@ func (g *Ignores) enter(by *ignoring, dir string) *level {
 	}
 	if err != nil && g.err == nil {
 		g.err = err
+	}
+	if len(text) > 0 {
+		g.texts[[2]string{dir, by.file}] = string(text)
 	}
 	in := dir
 	if dir == "." {
@@ -184,6 +235,7 @@ func (g *Ignores) repository(dir string) (l *level, err error) {
 	if dir == "." {
 		dir = ""
 	}
+	g.texts[[2]string{path.Join(".", dir), excludesFiles}] = fmt.Sprintf("%q %t", excludes.Texts, excludes.IgnoreCase)
 	l = &level{patterns: gitignore.Parse(nil, "", false), foldCase: excludes.IgnoreCase}
 	for _, text := range excludes.Texts {
 		l = &level{above: l, patterns: gitignore.Parse(text, dir, excludes.IgnoreCase), foldCase: excludes.IgnoreCase}
