@@ -57,7 +57,7 @@ func (r *Reviews) against(ctx context.Context, q Query) (l *List, err error) {
 			l.Changes, err = r.describeAll(ctx, diffs, other.base, root)
 		}
 		if err == nil {
-			err = linked(l.Changes, diffs, other.base, root, r.cfg.Workspace)
+			err = linked(ctx, l.Changes, diffs, other.base, root, r.cfg.Workspace)
 		}
 		return err
 	})

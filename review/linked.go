@@ -1,8 +1,10 @@
 package review
 
 import (
+	"context"
 	"io"
 	"maps"
+	"math/bits"
 	"path"
 	"slices"
 	"strings"
@@ -15,7 +17,7 @@ import (
 
 // linked marks the changes of what links with sensitive names lead to, in the base or in the context, which has the differences all. workspace is the
 // directory that absolute targets may name.
-func linked(changes []*Change, all []Difference, b *base, root rootfs.Root, workspace string) error {
+func linked(ctx context.Context, changes []*Change, all []Difference, b *base, root rootfs.Root, workspace string) error {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -36,8 +38,8 @@ func linked(changes []*Change, all []Difference, b *base, root rootfs.Root, work
 		put(d)
 	}
 	for _, links := range trees {
-		v := &linkView{links: links, workspace: workspace, at: map[Path]*lead{}}
-		if err := v.follow(); err != nil {
+		v := &linkView{links: links, workspace: workspace, targets: map[Path]string{}, at: map[Path]lead{}}
+		if err := v.follow(ctx); err != nil {
 			return err
 		}
 		for _, c := range changes {
@@ -64,28 +66,49 @@ type linkView struct {
 	workspace string
 	// sorted are the paths of links.
 	sorted []Path
+	// targets has what was read of links; "" for one that is no link any more.
+	targets map[Path]string
 	// at says by which names programs find what is at a path, and below it. Paths are in lower case.
-	at map[Path]*lead
+	at map[Path]lead
 	// to are the paths, as the tree has them, whose leads have grown.
 	to []Path
 }
 
-// lead says why a path is sensitive for the names that links give it.
+// lead says why a path is sensitive for the names that links give it. A path without one has the zero lead.
 type lead struct {
 	// is are the reasons of the path itself, below those of everything below it.
-	is, below map[string]bool
-	// above are beginnings of sensitive names, such as ".github", that stand for the path.
-	above map[string]bool
+	is, below nameSet
+	// above are the nameBeginnings that stand for the path.
+	above nameSet
 }
 
+// nameSet is a set of reasons, or of nameBeginnings, by their place in the list.
+type nameSet uint64
+
+// in returns the members of a set from their list.
+func (s nameSet) in(list []string) (out []string) {
+	for ; s != 0; s &= s - 1 {
+		out = append(out, list[bits.TrailingZeros64(uint64(s))])
+	}
+	return out
+}
+
+// setOf is the set of names of a list.
+func setOf(names, list []string) (s nameSet) {
+	for _, name := range names {
+		s |= 1 << slices.Index(list, name)
+	}
+	return s
+}
+
+func (l lead) union(m lead) lead { return lead{l.is | m.is, l.below | m.below, l.above | m.above} }
+
 // follow fills at.
-func (v *linkView) follow() error {
+func (v *linkView) follow(ctx context.Context) error {
 	v.sorted = slices.Sorted(maps.Keys(v.links))
 	for _, p := range v.sorted {
-		if l := leadOf(string(p)); !l.isEmpty() {
-			if err := v.resolve(p, l, nil); err != nil {
-				return err
-			}
+		if err := v.resolve(ctx, p, leadOf(string(p)), nil); err != nil {
+			return err
 		}
 	}
 	for len(v.to) > 0 {
@@ -93,10 +116,7 @@ func (v *linkView) follow() error {
 		v.to = v.to[:len(v.to)-1]
 		for _, p := range v.within(dir) {
 			l := v.at[folded(dir)].child(folded(p)[len(childPrefix(folded(dir))):])
-			if l.isEmpty() {
-				continue
-			}
-			if err := v.resolve(p, l, &dir); err != nil {
+			if err := v.resolve(ctx, p, l, &dir); err != nil {
 				return err
 			}
 		}
@@ -130,7 +150,10 @@ const maxHops = 40
 
 // resolve adds the lead of a link to what it leads to, and to the links that it leads through. A link in a directory that a link leads to is not followed
 // to where it leads back above that directory.
-func (v *linkView) resolve(p Path, l *lead, in *Path) error {
+func (v *linkView) resolve(ctx context.Context, p Path, l lead, in *Path) error {
+	if l == (lead{}) || ctx.Err() != nil {
+		return ctx.Err()
+	}
 	rest := strings.Split(string(p), "/")
 	at := Path("")
 	for hops := 0; len(rest) > 0; {
@@ -147,8 +170,7 @@ func (v *linkView) resolve(p Path, l *lead, in *Path) error {
 			continue
 		}
 		next := Path(path.Join(string(at), name))
-		open, isLink := v.links[next]
-		if !isLink {
+		if v.links[next] == nil {
 			at = next
 			continue
 		}
@@ -156,16 +178,12 @@ func (v *linkView) resolve(p Path, l *lead, in *Path) error {
 			return nil
 		}
 		if next != p {
-			v.add(next, &lead{is: union(l.is, l.below)}, false)
+			v.add(next, lead{is: l.is | l.below}, false)
 		}
-		data, err := content(open)
-		if isAbsent(err) {
-			return nil // it is no link any more
-		}
-		if err != nil {
+		target, err := v.target(next)
+		if target == "" || err != nil {
 			return err
 		}
-		target := string(data)
 		if strings.HasPrefix(target, "/") {
 			inside, ok := strings.CutPrefix(path.Clean(target)+"/", path.Clean(v.workspace)+"/")
 			if !ok {
@@ -181,18 +199,25 @@ func (v *linkView) resolve(p Path, l *lead, in *Path) error {
 	return nil
 }
 
-// add adds to the lead of a path. Links below it are followed if it is what a link leads to.
-func (v *linkView) add(p Path, l *lead, isTarget bool) {
-	has := v.at[folded(p)]
-	if has == nil {
-		has = &lead{map[string]bool{}, map[string]bool{}, map[string]bool{}}
-		v.at[folded(p)] = has
+// target returns what a link leads to, "" if it is no link any more. It reads each link once.
+func (v *linkView) target(p Path) (string, error) {
+	if target, known := v.targets[p]; known {
+		return target, nil
 	}
-	before := has.size()
-	maps.Copy(has.is, l.is)
-	maps.Copy(has.below, l.below)
-	maps.Copy(has.above, l.above)
-	if isTarget && has.size() > before {
+	data, err := content(v.links[p])
+	if err != nil && !isAbsent(err) {
+		return "", err
+	}
+	v.targets[p] = string(data)
+	return string(data), nil
+}
+
+// add adds to the lead of a path. Links below it are followed if it is what a link leads to.
+func (v *linkView) add(p Path, l lead, isTarget bool) {
+	before := v.at[folded(p)]
+	has := before.union(l)
+	v.at[folded(p)] = has
+	if isTarget && has != before {
 		v.to = append(v.to, p)
 	}
 }
@@ -200,68 +225,47 @@ func (v *linkView) add(p Path, l *lead, isTarget bool) {
 // mark adds the reasons of the places that a change is in.
 func (v *linkView) mark(c *Change) {
 	p := folded(c.Path)
-	reasons := map[string]bool{}
 	if v.links[c.Path] != nil { // it may be one that the context removes
-		reasons = setOf(sensitives.linkReasons(c.Path))
+		c.Sensitive = append(c.Sensitive, sensitives.linkReasons(c.Path)...)
 	}
-	if l := v.at[p]; l != nil {
-		maps.Copy(reasons, l.is)
-	}
+	reasons := v.at[p].is
 	for dir := p; dir != ""; {
 		dir = parentOf(dir)
-		if l := v.at[dir]; l != nil {
-			maps.Copy(reasons, l.child(p[len(childPrefix(dir)):]).is)
+		if l := v.at[dir]; l != (lead{}) {
+			reasons |= l.child(p[len(childPrefix(dir)):]).is
 		}
 	}
-	c.Sensitive = slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(c.Sensitive, maps.Keys(reasons)))))
+	c.Sensitive = append(c.Sensitive, reasons.in(ruleReasons)...)
+	slices.Sort(c.Sensitive)
+	c.Sensitive = slices.Compact(c.Sensitive)
 }
 
 // anyName stands for a name that no rule has.
 const anyName = "\x00"
 
 // leadOf returns the lead of what a link at this path leads to.
-func leadOf(name string) *lead {
+func leadOf(name string) (l lead) {
 	name = strings.ToLower(name)
-	l := &lead{is: setOf(sensitives.reasons(Path(name))), below: setOf(sensitives.reasons(Path(name + "/" + anyName))), above: map[string]bool{}}
-	for _, begin := range nameBeginnings {
+	l.is, l.below = setOf(sensitives.reasons(Path(name)), ruleReasons), setOf(sensitives.reasons(Path(name+"/"+anyName)), ruleReasons)
+	for i, begin := range nameBeginnings {
 		if name == begin || strings.HasSuffix(name, "/"+begin) {
-			l.above[begin] = true
+			l.above |= 1 << i
 		}
 	}
 	return l
 }
 
 // child is the lead of what is at a path below.
-func (l *lead) child(rest Path) *lead {
-	out := &lead{is: maps.Clone(l.below), below: maps.Clone(l.below), above: map[string]bool{}}
-	for begin := range l.above {
-		c := leadOf(begin + "/" + string(rest))
-		maps.Copy(out.is, c.is)
-		maps.Copy(out.below, c.below)
-		maps.Copy(out.above, c.above)
+func (l lead) child(rest Path) lead {
+	out := lead{is: l.below, below: l.below}
+	for _, begin := range l.above.in(nameBeginnings) {
+		out = out.union(leadOf(begin + "/" + string(rest)))
 	}
 	return out
 }
 
-func (l *lead) size() int { return len(l.is) + len(l.below) + len(l.above) }
-
-func (l *lead) isEmpty() bool { return l.size() == 0 }
-
-func setOf(names []string) map[string]bool {
-	out := map[string]bool{}
-	for _, n := range names {
-		out[n] = true
-	}
-	return out
-}
-
-func union(sets ...map[string]bool) map[string]bool {
-	out := map[string]bool{}
-	for _, s := range sets {
-		maps.Copy(out, s)
-	}
-	return out
-}
+// ruleReasons are the reasons of SensitiveRules.
+var ruleReasons = []string{SensitiveHook, SensitiveScript, SensitiveSeeding, SensitiveWorkflow}
 
 // nameBeginnings are the directories above the sensitive names of several components, in lower case.
 var nameBeginnings = func() []string {

@@ -1,7 +1,10 @@
 package review
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -112,5 +115,61 @@ func TestSelectionsLeaveOutWhatSensitiveLinksLeadTo(t *testing.T) {
 				same(t, "the workspace", read(t, w.in("workspace")), before)
 			})
 		}
+	}
+}
+
+// TestEachLinkIsReadOnce has chains of links, to which many sensitive links lead, and directories with links that lead to one another.
+func TestEachLinkIsReadOnce(t *testing.T) {
+	t.Parallel()
+	const many = 200
+	for name, links := range map[string]func(i int) files{
+		"a chain": func(i int) files {
+			return files{fmt.Sprintf("d%d/.vscode", i): fmt.Sprintf("../chain%d", i%30), fmt.Sprintf("chain%d", i%30): fmt.Sprintf("chain%d", i%30+1)}
+		},
+		"a loop": func(i int) files {
+			return files{fmt.Sprintf("d%d/.vscode", i): fmt.Sprintf("../loop%d", i), fmt.Sprintf("loop%d", i): fmt.Sprintf("loop%d", (i+1)%many)}
+		},
+		"directories": func(i int) files {
+			return files{fmt.Sprintf("d%d/next", i): fmt.Sprintf("../d%d", (i+1)%many), "d0/.github": "../d1", "d0/gradle": "../d2", "d0/.husky": "../d3"}
+		},
+	} {
+		reads, all := map[Path]int{}, map[Path]opener{}
+		for i := range many {
+			for p, target := range links(i) {
+				all[Path(p)] = func() (io.ReadCloser, error) {
+					reads[Path(p)]++
+					return io.NopCloser(strings.NewReader(target)), nil
+				}
+			}
+		}
+		view := func() *linkView { return &linkView{links: all, targets: map[Path]string{}, at: map[Path]lead{}} }
+		must(t, view().follow(t.Context()))
+		for p, n := range reads {
+			if n > 1 {
+				t.Errorf("%s: %s was read %d times", name, p, n)
+			}
+		}
+		if len(reads) != len(all) {
+			t.Errorf("%s: %d of %d links were read", name, len(reads), len(all))
+		}
+		clear(reads)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := view().follow(ctx); !errors.Is(err, context.Canceled) || len(reads) > 0 {
+			t.Errorf("%s: without a caller: %v, and %d links were read", name, err, len(reads))
+		}
+	}
+}
+
+// TestRulesFitIntoSets checks the lists that nameSet has places for.
+func TestRulesFitIntoSets(t *testing.T) {
+	t.Parallel()
+	for _, rule := range SensitiveRules {
+		if !slices.Contains(ruleReasons, rule.Reason) {
+			t.Errorf("%s is not in ruleReasons", rule.Reason)
+		}
+	}
+	if len(nameBeginnings) > 64 {
+		t.Errorf("nameBeginnings has %d names", len(nameBeginnings))
 	}
 }

@@ -381,7 +381,7 @@ func (r *Reviews) changes(ctx context.Context, q Query, keep func(root rootfs.Ro
 				return err
 			}
 		}
-		if err := linked(l.Changes, others, l.base, root, r.cfg.Workspace); err != nil || keep == nil {
+		if err := linked(ctx, l.Changes, others, l.base, root, r.cfg.Workspace); err != nil || keep == nil {
 			return err
 		}
 		return keep(root, l)
