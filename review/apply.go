@@ -114,6 +114,8 @@ type workspace struct {
 	merger
 	// makes are the modes of directories that steps make, where they are not plain.
 	makes map[Path]uint32
+	// whole is of wholeOf, for steps that write files in place.
+	whole map[sharing]bool
 }
 
 // plan finds what becomes of each step's path: the three-way merge of from, what the workspace holds, and to. It fills Before, After

@@ -17,7 +17,8 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// inContext takes an entry's steps in its context: each file is merged as in the workspace, and written in place, so that open handles stay valid.
+// inContext takes an entry's steps in its context: each file is merged as in the workspace, and written in place, so that open handles stay valid. A
+// file that has other names is replaced, unless the steps do the same to all of them: what a step does not name keeps its content.
 func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 	free, err := r.lockWorkspace(ctx)
 	if err != nil {
@@ -41,6 +42,7 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 			return err
 		}
 		r.point("begun")
+		w.whole = w.wholeOf(e.Steps, func(s *step) Version { return s.After })
 		for _, s := range removalsFirst(e.Steps) {
 			if err := w.writeInPlace(s); err != nil {
 				err = fserr.Wrap(err, "discard", "/"+string(s.Path), "")
@@ -98,6 +100,7 @@ func (r *Reviews) resolveInContext(ctx context.Context, e *Entry) error {
 // rewrite gives each path what it held before the steps, if it holds what they have written, or a part of that.
 func (w *workspace) rewrite(steps []step) error {
 	var errs []error
+	w.whole = w.wholeOf(steps, func(s *step) Version { return s.Before })
 	for _, done := range slices.Backward(removalsFirst(steps)) {
 		s := *done
 		s.Before, s.After = s.After, s.Before
@@ -163,16 +166,17 @@ func (w *workspace) writeInPlace(s *step) error {
 	if fserr.CodeOf(err) != fserr.EACCES {
 		return err
 	}
-	lock, unlockErr := w.unlock(string(s.Path))
+	lock, unlockErr := w.unlock(s)
 	if unlockErr != nil {
 		return err
 	}
 	return errors.Join(w.tryInPlace(s), lock())
 }
 
-// unlock makes a path and the lowest directory above it that exists writable. lock gives the directory its mode back.
-func (w *workspace) unlock(p string) (lock func() error, err error) {
-	if st, err := w.root.Lstat(p); err == nil && st.Type() == rootfs.TypeFile {
+// unlock makes a file that is written in place, and the lowest directory above the path that exists, writable. lock gives the directory its mode back.
+func (w *workspace) unlock(s *step) (lock func() error, err error) {
+	p := string(s.Path)
+	if st, err := w.root.Lstat(p); err == nil && st.Type() == rootfs.TypeFile && !w.hasOtherNames(s) {
 		if err := w.root.Chmod(p, st.Perm()|0o600); err != nil {
 			return nil, err
 		}
@@ -198,10 +202,39 @@ func (w *workspace) tryInPlace(s *step) error {
 		err := w.root.Unlink(p)
 		w.pruneAbove(s.Path)
 		return err
-	case s.Before.Type != s.After.Type || s.After.Type != rootfs.TypeFile:
+	case s.Before.Type != s.After.Type || s.After.Type != rootfs.TypeFile || w.hasOtherNames(s):
 		return w.replace(s)
 	}
 	return w.overwrite(p, s.After)
+}
+
+// sharing is a file, by its inode, with what becomes of it.
+type sharing struct {
+	ino uint64
+	to  Version
+}
+
+// wholeOf returns the files with several names, all of which the steps remove or make the same of.
+func (w *workspace) wholeOf(steps []step, to func(s *step) Version) map[sharing]bool {
+	names, all := map[sharing]uint64{}, map[uint64]uint64{}
+	for i := range steps {
+		s := &steps[i]
+		if st, err := w.root.Lstat(string(s.Path)); err == nil && st.Nlink > 1 && s.did() != Unchanged {
+			names[sharing{st.Ino, to(s)}]++
+			all[st.Ino] = st.Nlink
+		}
+	}
+	whole := map[sharing]bool{}
+	for of, n := range names {
+		whole[of] = n+names[sharing{ino: of.ino}] == all[of.ino]
+	}
+	return whole
+}
+
+// hasOtherNames reports whether the file of a step has a name that is to keep its content.
+func (w *workspace) hasOtherNames(s *step) bool {
+	st, err := w.root.Lstat(string(s.Path))
+	return err == nil && st.Type() == rootfs.TypeFile && st.Nlink > 1 && !w.whole[sharing{st.Ino, s.After}]
 }
 
 // replace takes one step by a swap.

@@ -1,6 +1,11 @@
 package review
 
-import "testing"
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"testing"
+)
 
 // A path that leads through a link of the context is no path of its own: what lies behind the link is at another one.
 func TestChangesDoNotFollowLinksAboveAPath(t *testing.T) {
@@ -21,4 +26,151 @@ func TestChangesDoNotFollowLinksAboveAPath(t *testing.T) {
 		_, err := w.reviews.Apply(t.Context(), ApplyRequest{Context: id, Approve: true, Actor: "host", Selection: &Selection{Changes: []Selected{{Path: "loop/f"}}}})
 		return err
 	}(), StaleRevision)
+}
+
+// TestOtherNamesOfAFileKeepTheirContent has a file with several names in the context, or in the workspace. A call that names some of them leaves the
+// content of the others alone, as its undo does.
+func TestOtherNamesOfAFileKeepTheirContent(t *testing.T) {
+	t.Parallel()
+	discard := func(paths ...Path) func(w *world) *Entry {
+		return func(w *world) *Entry {
+			var sel Selection
+			for _, p := range paths {
+				sel.Changes = append(sel.Changes, Selected{Path: p})
+			}
+			e, err := w.reviews.Discard(w.t.Context(), id, sel, "", "panel")
+			must(w.t, err)
+			return e
+		}
+	}
+	link := func(w *world, tree string, names ...string) {
+		for _, name := range names[1:] {
+			must(w.t, errors.Join(ignoring(os.Remove(w.in(tree)+"/"+name), fs.ErrNotExist), os.Link(w.in(tree)+"/"+names[0], w.in(tree)+"/"+name)))
+		}
+	}
+	base := files{"a": "base\n", "b": "base\n", "other": "other\n"}
+	// inPlace writes to all names of a file.
+	inPlace := func(w *world, tree, name, text string) {
+		must(w.t, os.WriteFile(w.in(tree)+"/"+name, []byte(text), 0o600))
+	}
+	for name, c := range map[string]struct {
+		begin func(w *world)
+		do    func(w *world) *Entry
+		tree  string
+		// want is after do; linked are names that are one file then, and also after the undo.
+		want   files
+		linked []string
+	}{
+		"discard of one, with a name that the agent made": {
+			func(w *world) { link(w, id, "a", "new"); inPlace(w, id, "a", "agent\n") }, discard("a"), id, files{"a": "base\n", "b": "base\n", "new": "agent\n", "other": "other\n"}, nil,
+		},
+		"discard of the new name": {
+			func(w *world) { link(w, id, "a", "new"); inPlace(w, id, "a", "agent\n") }, discard("new"), id, files{"a": "agent\n", "b": "base\n", "other": "other\n"}, nil,
+		},
+		"discard of both, one of which is removed": {
+			func(w *world) { link(w, id, "a", "new"); inPlace(w, id, "a", "agent\n") }, discard("a", "new"), id, base, nil,
+		},
+		"discard of one of two": {
+			func(w *world) { link(w, id, "a", "b"); inPlace(w, id, "a", "agent\n") }, discard("b"), id, files{"a": "agent\n", "b": "base\n", "other": "other\n"}, nil,
+		},
+		"discard of both": {
+			func(w *world) { link(w, id, "a", "b"); inPlace(w, id, "a", "agent\n") }, discard("a", "b"), id, base, []string{"a", "b"},
+		},
+		"discard of two of three": {
+			func(w *world) { link(w, id, "a", "b", "new"); inPlace(w, id, "a", "agent\n") }, discard("a", "b"), id, files{"a": "base\n", "b": "base\n", "new": "agent\n", "other": "other\n"}, nil,
+		},
+		"discard of two that were different": {
+			func(w *world) { link(w, id, "a", "other"); inPlace(w, id, "a", "agent\n") }, discard("a", "other"), id, base, nil,
+		},
+		"discard of a mode": {
+			func(w *world) { link(w, id, "a", "new"); must(w.t, os.Chmod(w.in(id)+"/a", 0o755)) }, discard("a"), id, files{"a": "base\n", "b": "base\n", "new": "+x base\n", "other": "other\n"}, nil,
+		},
+		"rebase of one": {
+			func(w *world) { link(w, id, "a", "new"); inPlace(w, "workspace", "a", "user\n") },
+			func(w *world) *Entry { return w.rebase(RebaseRequest{}).Entry }, id, files{"a": "user\n", "b": "base\n", "new": "base\n", "other": "other\n"}, nil,
+		},
+		"apply to one": {
+			func(w *world) { link(w, "workspace", "a", "b", "theirs"); inPlace(w, id, "a", "agent\n") },
+			func(w *world) *Entry { return w.apply(ApplyRequest{Selection: w.allPaths(), Approve: true}) }, "workspace",
+			files{"a": "agent\n", "b": "base\n", "theirs": "base\n", "other": "other\n"}, []string{"b", "theirs"},
+		},
+		"apply of a removal": {
+			func(w *world) { link(w, "workspace", "a", "theirs"); remove(w.t, w.in(id), "a") },
+			func(w *world) *Entry { return w.apply(ApplyRequest{Selection: w.allPaths(), Approve: true}) }, "workspace",
+			files{"b": "base\n", "theirs": "base\n", "other": "other\n"}, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, base)
+			c.begin(w)
+			before := read(t, w.in(c.tree))
+			areLinked := func(what string) {
+				for i := range c.linked {
+					one, err := os.Stat(w.in(c.tree) + "/" + c.linked[0])
+					must(t, err)
+					other, err := os.Stat(w.in(c.tree) + "/" + c.linked[i])
+					must(t, err)
+					if !os.SameFile(one, other) {
+						t.Errorf("%s: %s and %s are two files", what, c.linked[0], c.linked[i])
+					}
+				}
+			}
+			e := c.do(w)
+			same(t, "done", read(t, w.in(c.tree)), c.want)
+			areLinked("done")
+			u, err := w.undo(e.ID)
+			must(t, err)
+			same(t, "undone", read(t, w.in(c.tree)), before)
+			areLinked("undone")
+			_, err = w.undo(u.ID)
+			must(t, err)
+			same(t, "done again", read(t, w.in(c.tree)), c.want)
+		})
+	}
+}
+
+// TestKilledDiscardKeepsOtherNames kills a discard of two names of three after each of its steps. The next start puts back what was begun.
+func TestKilledDiscardKeepsOtherNames(t *testing.T) {
+	t.Parallel()
+	for _, third := range []bool{false, true} {
+		for kill := 1; kill <= 2; kill++ {
+			w := newWorld(t, files{"a": "base\n", "b": "base\n"})
+			dir := w.in(id)
+			must(t, errors.Join(os.Remove(dir+"/b"), os.Link(dir+"/a", dir+"/b")))
+			if third {
+				must(t, os.Link(dir+"/a", dir+"/new"))
+			}
+			must(t, os.WriteFile(dir+"/a", []byte("agent\n"), 0o600))
+			before := read(t, dir)
+			written, killed := 0, errors.New("killed")
+			w.at("written", func() {
+				if written++; written == kill {
+					panic(killed)
+				}
+			})
+			func() {
+				defer func() {
+					if err, ok := recover().(error); !ok || !errors.Is(err, killed) {
+						t.Errorf("the discard ended with %v", err)
+					}
+				}()
+				_, _ = w.reviews.Discard(t.Context(), id, Selection{Changes: []Selected{{Path: "a"}, {Path: "b"}}}, "", "panel")
+			}()
+			if third {
+				same(t, "killed", files{"new": read(t, dir)["new"]}, files{"new": "agent\n"})
+			}
+			must(t, w.reviews.Close())
+			w.open()
+			same(t, "after the start", read(t, dir), before)
+		}
+	}
+}
+
+// ignoring drops an error that is expected.
+func ignoring(err, expected error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
 }
