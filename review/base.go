@@ -109,6 +109,37 @@ func (b *base) hasDir(p Path) bool {
 	return false
 }
 
+// namesOfFiles returns all names of the layer's files that are at or below paths. A context that was written to through one name of a file shows that at
+// its other names too.
+func (b *base) namesOfFiles(paths []Path) (names []Path) {
+	if b.manifest == nil {
+		return nil
+	}
+	type file struct{ dev, ino uint64 }
+	files := map[file]bool{}
+	add := func(e *seed.Entry) {
+		if e.Type == rootfs.TypeFile && e.Ino != 0 {
+			files[file{e.Dev, e.Ino}] = true
+		}
+	}
+	es := b.manifest.Entries
+	for _, p := range paths {
+		if i, ok := b.find(p); ok {
+			add(&es[i])
+		}
+		from, _ := b.find(Path(childPrefix(p)))
+		for i := from; i < len(es) && strings.HasPrefix(es[i].Path, childPrefix(p)); i++ {
+			add(&es[i])
+		}
+	}
+	for i := range es {
+		if e := &es[i]; files[file{e.Dev, e.Ino}] {
+			names = append(names, Path(e.Path))
+		}
+	}
+	return names
+}
+
 // order sets sorted. Several goroutines may call below once order was called.
 func (b *base) order() {
 	if b.sorted == nil {

@@ -452,7 +452,7 @@ func (r *Reviews) compare(ctx context.Context, q Query, o Origin, b *base, root 
 		for _, p := range changed {
 			paths = append(paths, Path(p))
 		}
-		scope = within(paths, scope)
+		scope = within(append(paths, b.namesOfFiles(paths)...), scope)
 	}
 	diffs, err := c.compare(ctx, scope...)
 	if err == nil && c.learned && b.digest == o.Digest {

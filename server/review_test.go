@@ -348,3 +348,97 @@ func TestConflictsTravel(t *testing.T) {
 		t.Errorf("the error is %v with %s and %v", err, reason, files)
 	}
 }
+
+// TestOtherNamesKeepTheirContentOnEveryDriver has files with several names: seed1 and seed2 of the workspace, and those that an agent links. Discard,
+// its undo, Rebase, Apply and Restore change the names that they are about.
+func TestOtherNamesKeepTheirContentOnEveryDriver(t *testing.T) {
+	t.Parallel()
+	onEachDriver(t, func(t *testing.T, h *house) {
+		shell(t, h.in("app"), `echo seed > seed1; ln seed1 seed2; echo pair > pair1; ln pair1 pair2; echo one > one; echo two > two`)
+		h.commit("app")
+		h.serve()
+		id := h.open(&ctxfsv1.OpenPanelRequest{PanelId: "panels/editor"}).GetContextId()
+		context := filepath.Join(h.r.Info().ContextsDir, id, "app")
+		undo := func(entry int64) {
+			t.Helper()
+			_, err := h.reviews().Undo(t.Context(), &ctxfsv1.UndoRequest{JournalId: entry})
+			must(t, err)
+		}
+		selected := func(names ...string) *ctxfsv1.Selection {
+			sel := &ctxfsv1.SelectedChanges{}
+			for _, name := range names {
+				sel.Changes = append(sel.Changes, &ctxfsv1.SelectedChange{Path: "/app/" + name})
+			}
+			return &ctxfsv1.Selection{What: &ctxfsv1.Selection_Changes{Changes: sel}}
+		}
+		discard := func(names ...string) int64 {
+			t.Helper()
+			done, err := h.reviews().Discard(t.Context(), &ctxfsv1.DiscardRequest{ContextId: id, Selection: selected(names...)})
+			must(t, err)
+			return done.GetJournalId()
+		}
+		areLinked := func(what, a, b string) {
+			t.Helper()
+			one, err := os.Stat(filepath.Join(context, a))
+			must(t, err)
+			other, err := os.Stat(filepath.Join(context, b))
+			must(t, err)
+			if !os.SameFile(one, other) {
+				t.Errorf("%s: %s and %s are two files", what, a, b)
+			}
+		}
+		want := treeOf(t, context)
+		has := func(what string, texts ...string) {
+			t.Helper()
+			for i := 0; i < len(texts); i += 2 {
+				want[texts[i]] = texts[i+1] + "\n"
+			}
+			wantTree(t, what, treeOf(t, context), want)
+		}
+		areLinked("seeded", "seed1", "seed2")
+		shell(t, context, `echo agent > seed1; echo agent > pair1; ln one three; echo agent > one`)
+		has("edited", "seed1", "agent", "seed2", "agent", "pair1", "agent", "pair2", "agent", "one", "agent", "three", "agent")
+		for _, p := range []string{"/app", "/app/pair2"} { // written through the other name
+			all, _ := h.changes(t.Context(), &ctxfsv1.ListChangesRequest{ContextId: id, Paths: []string{p}})
+			for _, name := range []string{"/app/seed1", "/app/seed2", "/app/pair1", "/app/pair2", "/app/one", "/app/three"} {
+				if listed := all[name] != nil; listed != (p == "/app" || p == name) {
+					t.Errorf("of %s: %s is listed: %t", p, name, listed)
+				}
+			}
+		}
+		_, err := h.contexts().Snapshot(t.Context(), &ctxfsv1.SnapshotRequest{ContextId: id, Name: "s"})
+		must(t, err)
+
+		first := discard("seed1", "one")
+		has("discarded", "seed1", "seed", "one", "one")
+		undo(first)
+		has("undone", "seed1", "agent", "one", "agent")
+		second := discard("pair1", "pair2")
+		has("both discarded", "pair1", "pair", "pair2", "pair")
+		areLinked("both discarded", "pair1", "pair2")
+		undo(second)
+		has("both undone", "pair1", "agent", "pair2", "agent")
+		areLinked("both undone", "pair1", "pair2")
+
+		shell(t, context, `ln two four`)
+		shell(t, h.in("app"), `echo user > two`)
+		_, err = h.reviews().Rebase(t.Context(), &ctxfsv1.RebaseRequest{ContextId: id})
+		must(t, err)
+		has("rebased", "two", "user", "four", "two")
+
+		_, err = h.contexts().Restore(t.Context(), &ctxfsv1.RestoreRequest{ContextId: id, Name: "s", DiscardChanges: true})
+		must(t, err)
+		delete(want, "four")
+		has("restored", "two", "two")
+		for _, pair := range [][2]string{{"seed1", "seed2"}, {"pair1", "pair2"}, {"one", "three"}} {
+			areLinked("restored", pair[0], pair[1])
+		}
+
+		_, err = h.reviews().Apply(t.Context(), &ctxfsv1.ApplyRequest{ContextId: id, Approve: true, Selection: selected("seed1")})
+		must(t, err)
+		in := treeOf(t, h.in("app"))
+		if in["seed1"] != "agent\n" || in["seed2"] != "seed\n" {
+			t.Errorf("applied to the workspace: seed1 is %q, seed2 is %q", in["seed1"], in["seed2"])
+		}
+	})
+}
