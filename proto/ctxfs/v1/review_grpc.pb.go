@@ -75,7 +75,8 @@ type ReviewServiceClient interface {
 	// Says that the changes are ready to be reviewed. The review is submitted until they change. The server keeps the revision, so that
 	// GetDiff can show what changed since (see Against).
 	SubmitReview(ctx context.Context, in *SubmitReviewRequest, opts ...grpc.CallOption) (*SubmitReviewResponse, error)
-	// Puts the base's content back into the context, for the selected changes. Open handles of those files stay open.
+	// Puts the base's content back into the context, for the selected changes. Open handles of those files stay open. A file that has other
+	// names (hard links) is replaced, unless all of them are selected: the other names keep their content, and open handles lead to it.
 	Discard(ctx context.Context, in *DiscardRequest, opts ...grpc.CallOption) (*DiscardResponse, error)
 	// Approves or rejects changes, or takes a decision back. The server keeps the approved bytes: what the context holds
 	// later does not matter to Apply. A decision stays when the context takes the change back, or changes it: ChangesSummary.gone names it.
@@ -385,7 +386,8 @@ type ReviewServiceServer interface {
 	// Says that the changes are ready to be reviewed. The review is submitted until they change. The server keeps the revision, so that
 	// GetDiff can show what changed since (see Against).
 	SubmitReview(context.Context, *SubmitReviewRequest) (*SubmitReviewResponse, error)
-	// Puts the base's content back into the context, for the selected changes. Open handles of those files stay open.
+	// Puts the base's content back into the context, for the selected changes. Open handles of those files stay open. A file that has other
+	// names (hard links) is replaced, unless all of them are selected: the other names keep their content, and open handles lead to it.
 	Discard(context.Context, *DiscardRequest) (*DiscardResponse, error)
 	// Approves or rejects changes, or takes a decision back. The server keeps the approved bytes: what the context holds
 	// later does not matter to Apply. A decision stays when the context takes the change back, or changes it: ChangesSummary.gone names it.

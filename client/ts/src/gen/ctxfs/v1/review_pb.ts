@@ -3385,7 +3385,8 @@ export const ReviewService: GenService<{
     output: typeof SubmitReviewResponseSchema;
   },
   /**
-   * Puts the base's content back into the context, for the selected changes. Open handles of those files stay open.
+   * Puts the base's content back into the context, for the selected changes. Open handles of those files stay open. A file that has other
+   * names (hard links) is replaced, unless all of them are selected: the other names keep their content, and open handles lead to it.
    *
    * @generated from rpc ctxfs.v1.ReviewService.Discard
    */
