@@ -167,7 +167,8 @@ func (r *Reviews) changedBy(id string, after int64) (map[Path]bool, error) {
 	return out, nil
 }
 
-// stepsBetween lists what differs between two checkpoints of a context. All contents are in the store then.
+// stepsBetween lists what differs between two checkpoints of a context. All contents are in the store then. It leaves out what is below a directory whose
+// content one of them did not keep: the workspace's ignore files may have changed between them.
 func (r *Reviews) stepsBetween(ctx context.Context, from, to *Checkpoint) (steps []step, err error) {
 	origin, err := r.cfg.Contexts.Origin(ctx, from.context)
 	if err != nil {
@@ -181,9 +182,18 @@ func (r *Reviews) stepsBetween(ctx context.Context, from, to *Checkpoint) (steps
 	paths := map[Path]Version{}
 	maps.Copy(paths, from.versions)
 	maps.Copy(paths, to.versions)
+	unkept := map[Path]bool{}
+	for _, at := range []*Checkpoint{from, to} {
+		for p := range at.trees {
+			unkept[p] = true
+		}
+	}
 	for _, p := range slices.Sorted(maps.Keys(paths)) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
+		}
+		if below(p, unkept) {
+			continue
 		}
 		s := step{Path: p}
 		for _, side := range []struct {

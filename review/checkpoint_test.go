@@ -90,6 +90,28 @@ func TestCommandOfThousandFilesIsUndone(t *testing.T) {
 	same(t, "after the redo", read(t, w.in(id)), changed)
 }
 
+// TestCommandBesideAChangeOfIgnoreFiles has ignored directories whose content no checkpoint keeps. While a command runs, the workspace's ignore files
+// change, so that one of the checkpoints lists the content. The undo of the command leaves it alone.
+func TestCommandBesideAChangeOfIgnoreFiles(t *testing.T) {
+	t.Parallel()
+	for name, ignored := range map[string][2]string{"ignored before": {"/out/\n", "#\n"}, "ignored afterwards": {"#\n", "/out/\n"}} {
+		w := newWorld(t, files{"a": "a\n"})
+		write(t, w.in("workspace"), files{".gitignore": ignored[0]})
+		write(t, w.in(id), files{"out/made/x": "of before\n"})
+		done := w.command(func() {
+			write(t, w.in(id), files{"a": "changed\n"})
+			write(t, w.in("workspace"), files{".gitignore": ignored[1]})
+		}, nobody)
+		e, err := w.reviews.journal.read(done.Entry, doneSuffix)
+		must(t, err)
+		if len(e.Steps) != 1 || !slices.Equal(done.Unrecorded, []Path{"out"}) {
+			t.Errorf("%s: recorded are %d files, and %v are not", name, len(e.Steps), done.Unrecorded)
+		}
+		must(t, w.takeBack(done.Entry))
+		same(t, name, read(t, w.in(id)), files{"a": "a\n", "out/made/x": "of before\n"})
+	}
+}
+
 func TestEntryPatchIsOfThatTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, files{"a.txt": "one\n", "b.bin": "\x00old"})
