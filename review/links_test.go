@@ -48,6 +48,11 @@ func TestOtherNamesOfAFileKeepTheirContent(t *testing.T) {
 			must(w.t, errors.Join(ignoring(os.Remove(w.in(tree)+"/"+name), fs.ErrNotExist), os.Link(w.in(tree)+"/"+names[0], w.in(tree)+"/"+name)))
 		}
 	}
+	ran := func(do func(w *world)) func(w *world) *Entry {
+		return func(w *world) *Entry {
+			return &Entry{ID: w.command(func() { do(w) }, nobody).Entry}
+		}
+	}
 	base := files{"a": "base\n", "b": "base\n", "other": "other\n"}
 	// inPlace writes to all names of a file.
 	inPlace := func(w *world, tree, name, text string) {
@@ -84,6 +89,14 @@ func TestOtherNamesOfAFileKeepTheirContent(t *testing.T) {
 		},
 		"discard of a mode": {
 			func(w *world) { link(w, id, "a", "new"); must(w.t, os.Chmod(w.in(id)+"/a", 0o755)) }, discard("a"), id, files{"a": "base\n", "b": "base\n", "new": "+x base\n", "other": "other\n"}, nil,
+		},
+		"a command that links and writes": {
+			func(*world) {}, ran(func(w *world) { link(w, id, "a", "new"); inPlace(w, id, "a", "agent\n") }), id,
+			files{"a": "agent\n", "b": "base\n", "new": "agent\n", "other": "other\n"}, nil,
+		},
+		"a command that writes to both": {
+			func(w *world) { link(w, id, "a", "b") }, ran(func(w *world) { inPlace(w, id, "a", "agent\n") }), id,
+			files{"a": "agent\n", "b": "agent\n", "other": "other\n"}, []string{"a", "b"},
 		},
 		"rebase of one": {
 			func(w *world) { link(w, id, "a", "new"); inPlace(w, "workspace", "a", "user\n") },

@@ -33,6 +33,19 @@ func TestDiscardInReadOnlyDirectories(t *testing.T) {
 		t.Errorf("the directory has mode %v", st.Mode())
 	}
 	must(t, os.Chmod(w.in(id)+"/dir", 0o755))
+
+	// Another name of the file keeps its content and its mode.
+	file, other := w.in(id)+"/dir/read-only", w.in(id)+"/other-name"
+	must(t, errors.Join(os.Chmod(file, 0o644), os.Link(file, other)))
+	must(t, os.WriteFile(file, []byte("3\n"), 0o600))
+	must(t, errors.Join(os.Chmod(file, 0o444), os.Chmod(w.in(id)+"/dir", 0o555)))
+	_, err = w.reviews.Discard(t.Context(), id, Selection{Changes: []Selected{{Path: "dir/read-only"}}}, "", "host")
+	must(t, err)
+	got := read(t, w.in(id))
+	if mode := modesOf(t, w.in(id))["other-name"]; got["dir/read-only"] != "1\n" || got["other-name"] != "3\n" || mode != "-r--r--r--" {
+		t.Errorf("the file is %q, its other name %q with mode %s", got["dir/read-only"], got["other-name"], mode)
+	}
+	must(t, os.Chmod(w.in(id)+"/dir", 0o755))
 }
 
 // TestStartKeepsAnUnreadableSave has a program that saves a file while an apply replaces it, with a mode that hides it from the server. The server
