@@ -31,26 +31,26 @@ func (c *Client) Review(contextID string) *Review { return &Review{c, contextID}
 
 func (c *Client) reviews() ctxfsv1.ReviewServiceClient { return ctxfsv1.NewReviewServiceClient(c.conn) }
 
-// Reasons of a ReviewError.
+// These are the values of ReviewError.Reason.
 const (
 	ReasonConflict      = "CONFLICT"
 	ReasonStaleRevision = "STALE_REVISION"
 	ReasonNotApproved   = "NOT_APPROVED"
 	ReasonBarredPath    = "BARRED_PATH"
-	// ReasonUnresolved is of paths with a conflict that Rebase recorded.
+	// ReasonUnresolved says that paths have a conflict that Rebase recorded.
 	ReasonUnresolved = "UNRESOLVED"
-	// ReasonRepositoryBusy is of a repository in which a git command is at work.
+	// ReasonRepositoryBusy says that a git command is at work in the repository.
 	ReasonRepositoryBusy = "REPOSITORY_BUSY"
-	// The following are of an Apply that commits.
+	// An Apply that commits fails with the following reasons.
 	ReasonDirtyCommit  = "DIRTY_COMMIT"
 	ReasonNoRepository = "NO_REPOSITORY"
 	ReasonNeedsFilter  = "GIT_FILTER"
 	ReasonHookFailed   = "HOOK_FAILED"
-	// ReasonNotApplied is of DeleteContext and Restore.
+	// ReasonNotApplied refuses DeleteContext and Restore: changes would be lost that were not applied.
 	ReasonNotApplied = "NOT_APPLIED"
-	// ReasonLayerMissing is of a context that can be read and written, but not reviewed, since the layer that it was seeded with is missing.
+	// ReasonLayerMissing says that the layer is missing that the context was seeded with: its files can be read and written, but not reviewed.
 	ReasonLayerMissing = "LAYER_MISSING"
-	// ReasonCheckFailed is of an ApplyChecked whose check failed.
+	// ReasonCheckFailed says that a check of ApplyChecked failed.
 	ReasonCheckFailed = "CHECK_FAILED"
 )
 

@@ -38,7 +38,7 @@ func (r *Reviews) RepositoryOf(p Path) (repo Path, ok bool) { return r.ws.reposi
 // Contents returns the store of contents.
 func (r *Reviews) Contents() *Store { return r.store }
 
-// PickRequest of Pick.
+// PickRequest says what Pick picks.
 type PickRequest struct {
 	Context    string
 	Repository Path

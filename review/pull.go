@@ -52,7 +52,7 @@ type PullFile struct {
 	Keep bool
 }
 
-// PullRequest of Pull.
+// PullRequest says what Pull brings into a context, and how.
 type PullRequest struct {
 	Context string
 	Actor   string

@@ -18,7 +18,7 @@ import (
 	"github.com/ctxfs/ctxfs/git"
 )
 
-// RebaseRequest of Rebase.
+// RebaseRequest says what Rebase rebases, and how.
 type RebaseRequest struct {
 	Context    string
 	OnConflict OnConflict

@@ -51,7 +51,7 @@ const (
 	StateDecided
 )
 
-// Counts are those of a List.
+// Counts says how many changes a List has, how far they are decided, and how many lines they add and remove.
 type Counts struct {
 	Changes, Approved, Rejected, Undecided int
 	Added, Removed                         int64
