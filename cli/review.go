@@ -220,7 +220,7 @@ func (s *selection) of(a *app, paths []string) (*ctxfsv1.Selection, error) {
 	return nil, usagef("name paths, one path with --hunk, --patch, or --all")
 }
 
-// named is of for commands that need a selection.
+// named returns the selection as of does, and fails when nothing is named.
 func (s *selection) named(a *app, paths []string) (*ctxfsv1.Selection, error) {
 	what, err := s.of(a, paths)
 	if err == nil && what == nil {
@@ -280,7 +280,11 @@ func (a *app) leftOut(done interface {
 }) error {
 	named := done.GetLeftOut()
 	for _, l := range named {
-		if err := a.printf("left out  %s  %s\n", showPath(l.GetPath(), l.GetRawPath()), l.GetReason()); err != nil {
+		reason := l.GetReason()
+		if n := l.GetHunks(); n > 0 {
+			reason = fmt.Sprintf("%d of its hunks: %s", n, reason)
+		}
+		if err := a.printf("left out  %s  %s\n", showPath(l.GetPath(), l.GetRawPath()), reason); err != nil {
 			return err
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// ApplyRequest of Apply.
+// ApplyRequest says what Apply applies, and how.
 type ApplyRequest struct {
 	Context string
 	// Selection, if nil, is what is approved.
@@ -455,7 +455,7 @@ func (r *Reviews) moveDecision(st *state, s step) {
 	if old == nil || old.After.Same(s.BaseAfter) {
 		return
 	}
-	r.carry(st, s, old.After, old.Before, old.Hunks)
+	r.carry(st, s, old.After, old.Before, old.verdicts())
 }
 
 // recover puts back what a killed server had begun, and completes what it had done.

@@ -48,7 +48,7 @@ func (r *revisionCheck) check(changes []*Change) error {
 		if is == r.want && len(unlisted) == 0 {
 			return nil
 		}
-		r.refusal = anotherRevision(is, r.want)
+		r.refusal = refuse(StaleRevision, nil, fmt.Sprintf("the context is at revision %s, not %s", is, r.want), "list the changes again")
 		if is == r.want {
 			r.refusal = refuse(StaleRevision, unlisted, "the revision does not say what new ignored directories hold", "list the changes with ignored, and name the revision of that list")
 		}
@@ -70,10 +70,6 @@ func (r *revisionCheck) unlisted(changes []*Change) (out []Path) {
 		}
 	}
 	return out
-}
-
-func anotherRevision(is, want string) *Error {
-	return refuse(StaleRevision, nil, fmt.Sprintf("the context is at revision %s, not %s", is, want), "list the changes again")
 }
 
 // checkRevision refuses a call that was made for another revision; "" is any. The call selects no files of the context.

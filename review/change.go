@@ -163,8 +163,11 @@ func (c *Change) Hunks() []Hunk {
 // isDecidable reports whether a decision on the change can be recorded.
 func (c *Change) isDecidable() bool { return c.Barred == "" && !c.Unstable && c.Tree == nil }
 
-// unstable is the reason of a LeftOut that another program was writing.
-const unstable = "unstable"
+// These are reasons of a LeftOut: another program was writing the file, or a decision rejects it.
+const (
+	unstable = "unstable"
+	rejected = "rejected"
+)
 
 // leftOut says why Selection.All leaves the change out: "" if it takes it.
 func (c *Change) leftOut() string {
@@ -178,7 +181,7 @@ func (c *Change) leftOut() string {
 	case c.Ignored:
 		return "ignored"
 	case c.rejected[""]:
-		return "rejected"
+		return rejected
 	}
 	return ""
 }

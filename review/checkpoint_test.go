@@ -218,7 +218,7 @@ func TestRecordNamesIgnoredDirectories(t *testing.T) {
 		}
 		undone, err := w.undo(done.Entry)
 		must(t, err)
-		if want := []LeftOut{{"node_modules", "ignored"}, {"out", "ignored"}}; !slices.Equal(undone.LeftOut, want) {
+		if want := []LeftOut{{"node_modules", "ignored", 0}, {"out", "ignored", 0}}; !slices.Equal(undone.LeftOut, want) {
 			t.Errorf("undo left out %v, want %v", undone.LeftOut, want)
 		}
 	}

@@ -498,14 +498,7 @@ func (r *Reviews) carryDecision(st *state, s step) []Stale {
 	if s.After.Same(s.BaseAfter) {
 		return nil // nothing is left to decide on
 	}
-	verdicts := map[string]Verdict{}
-	if d := r.hunksOf(s.Path, old.Before, old.After); d != nil {
-		for _, h := range d.Hunks {
-			if v := old.verdict(h.ID); v.Decision != "" {
-				verdicts[h.ID] = v
-			}
-		}
-	}
+	verdicts := old.verdicts()
 	kept := r.carry(st, s, s.After, old.Before, verdicts)
 	stale := Stale{Path: s.Path}
 	for id := range verdicts {

@@ -18,7 +18,7 @@ type Decided struct {
 	LeftOut        []LeftOut
 }
 
-// DecideRequest of Decide.
+// DecideRequest says what Decide decides on, and how.
 type DecideRequest struct {
 	Context   string
 	Selection Selection
@@ -92,17 +92,15 @@ func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevisi
 			if sel.withdraws {
 				named, changes, l.withdrawn = l.withdraw(sel)
 			}
-			var out []*Change
 			if sel.Approved {
 				chosen = l.chooseApproved(changes)
 				err = allowed(chosen)
 			} else {
-				chosen, out, err = named.choose(changes, text, before)
+				chosen, left, err = named.choose(changes, text, before)
 			}
 			if err != nil {
 				return err
 			}
-			left = leftOuts(out)
 			changed, err := r.keep(root, chosen)
 			if err != nil || changed == nil {
 				return err
@@ -177,9 +175,20 @@ func (l *List) withdraw(sel Selection) (rest Selection, others []*Change, gone [
 		at[c.Path] = c
 	}
 	for _, p := range slices.Sorted(maps.Keys(l.state.Decided)) {
-		c := at[p]
-		isRecorded := c != nil && sel.canDecide(c) && (!sel.Approved || l.approvedOf(c) != nil)
-		if !isRecorded && sel.namesDecision(p, l.state.Decided[p], c) {
+		c, d := at[p], l.state.Decided[p]
+		isNamed, isRecorded := sel.All, c != nil
+		switch {
+		case sel.Approved:
+			isNamed, isRecorded = d.isApproved(), c != nil && l.approvedOf(c) != nil
+		case sel.Changes != nil:
+			ids := []string{(Difference{Path: p, Before: d.Before, After: d.After}).id()}
+			if c != nil {
+				ids = append(ids, c.ID)
+			}
+			isNamed = slices.ContainsFunc(sel.Changes, func(s Selected) bool { return len(s.Hunks) == 0 && (c == nil && s.covers(p) || s.names(p, ids...)) })
+			isRecorded = c != nil && slices.ContainsFunc(sel.Changes, func(s Selected) bool { return s.names(p, c.ID) })
+		}
+		if isNamed && !(isRecorded && c.isDecidable()) {
 			gone = append(gone, p)
 			delete(at, p)
 		}
@@ -194,29 +203,11 @@ func (l *List) withdraw(sel Selection) (rest Selection, others []*Change, gone [
 	}
 	rest.Changes = []Selected{}
 	for _, s := range sel.Changes {
-		if !slices.ContainsFunc(gone, s.covers) || slices.ContainsFunc(others, func(c *Change) bool { return s.covers(c.Path) && sel.canDecide(c) }) {
+		if !slices.ContainsFunc(gone, s.covers) || slices.ContainsFunc(others, func(c *Change) bool { return c.isDecidable() && s.names(c.Path, c.ID) }) {
 			rest.Changes = append(rest.Changes, s)
 		}
 	}
 	return rest, others, gone
-}
-
-// namesDecision reports whether the selection names a decision on a path. now is the change that the path has, nil for none.
-func (s Selection) namesDecision(p Path, d *decided, now *Change) bool {
-	return s.All || s.Approved && d.isApproved() || slices.ContainsFunc(s.Changes, func(s Selected) bool {
-		is := s.Path != p || s.ChangeID == "" || now == nil || s.ChangeID == now.ID || s.ChangeID == (Difference{Path: p, Before: d.Before, After: d.After}).id()
-		return is && s.covers(p) && len(s.Hunks) == 0
-	})
-}
-
-// canDecide reports whether a decision can be recorded on a change that the selection names, or that is below a directory which it names.
-func (s Selection) canDecide(c *Change) bool {
-	if !c.isDecidable() {
-		return false
-	}
-	return s.All || s.Approved || slices.ContainsFunc(s.Changes, func(s Selected) bool {
-		return s.covers(c.Path) && (s.Path != c.Path || s.ChangeID == "" || s.ChangeID == c.ID)
-	})
 }
 
 // withdrawOnly finds the decisions that a request takes back if the context could not be compared. It fails with the error of that, which is why, for a
@@ -237,11 +228,11 @@ func (r *Reviews) withdrawOnly(ctx context.Context, req DecideRequest, why error
 	}
 	l.withdrawn = gone
 	if req.Selection.All {
-		left = []LeftOut{{"", unstable}}
+		left = []LeftOut{{Reason: unstable}}
 	}
 	for _, s := range req.Selection.Changes {
 		if st.Decided[s.Path] == nil {
-			left = append(left, LeftOut{s.Path, unstable})
+			left = append(left, LeftOut{Path: s.Path, Reason: unstable})
 		}
 	}
 	return l, left, nil
@@ -293,34 +284,26 @@ func (r *Reviews) keepEntry(b *base, e entry) (v Version, err error) {
 
 // decide records a verdict on what is chosen of a change. Earlier verdicts on hunks that are still there stay.
 func (st *state) decide(c *choice, v Verdict) {
-	if st.Decided == nil {
-		st.Decided = map[Path]*decided{}
-	}
-	d := st.current(c.Change)
-	if d == nil {
-		d = &decided{Before: c.Before, After: c.After}
-		if old := st.Decided[c.Path]; old != nil && old.Before.Same(c.Before) {
-			d.carry(old, c.Change)
-		}
-	}
-	switch {
-	case c.hunks == nil && v.Decision == "":
-		d.Whole, d.Hunks = nil, nil
-	case c.hunks == nil:
-		d.Whole, d.Hunks = &v, nil
-	default:
-		d.spread(c.Change)
+	d := &decided{Before: c.Before, After: c.After}
+	switch old := st.Decided[c.Path]; {
+	case c.hunks != nil:
+		d.Hunks = old.on(c.Change)
 		for id := range c.hunks {
-			if v.Decision == "" {
-				delete(d.Hunks, id)
-			} else {
-				d.Hunks[id] = v
-			}
+			d.Hunks[id] = v
+		}
+		maps.DeleteFunc(d.Hunks, func(_ string, v Verdict) bool { return v.Decision == "" })
+	case v.Decision != "":
+		d.Whole = &v
+		for _, h := range c.Hunks() {
+			d.WholeHunks = append(d.WholeHunks, h.ID)
 		}
 	}
 	if d.Whole == nil && len(d.Hunks) == 0 {
 		delete(st.Decided, c.Path)
 		return
+	}
+	if st.Decided == nil {
+		st.Decided = map[Path]*decided{}
 	}
 	st.Decided[c.Path] = d
 }
@@ -334,62 +317,36 @@ func (st *state) current(c *Change) *decided {
 	return d
 }
 
-// carry takes over the verdicts on hunks that are still there.
-func (d *decided) carry(old *decided, c *Change) {
-	for _, h := range c.Hunks() {
-		if v, ok := old.Hunks[h.ID]; ok {
-			if d.Hunks == nil {
-				d.Hunks = map[string]Verdict{}
-			}
-			d.Hunks[h.ID] = v
-		}
-	}
-}
-
-// spread makes a verdict on the whole one on each hunk, so that one of them can get another.
-func (d *decided) spread(c *Change) {
-	if d.Hunks == nil {
-		d.Hunks = map[string]Verdict{}
-	}
-	if d.Whole == nil {
-		return
-	}
-	for _, h := range c.Hunks() {
-		if _, ok := d.Hunks[h.ID]; !ok {
-			d.Hunks[h.ID] = *d.Whole
-		}
-	}
-	d.Whole = nil
-}
-
-// Verdict returns what was decided on the change as a whole, and on its hunks. A verdict on an earlier content of the file counts for the
-// hunks that it had in common.
-func (l *List) Verdict(c *Change) (whole Verdict, hunks map[string]Verdict) {
-	hunks = map[string]Verdict{}
-	d := l.state.Decided[c.Path]
+// on returns the verdicts on the hunks of a change. Those on an earlier content of the file count for the hunks that it had in common.
+func (d *decided) on(c *Change) map[string]Verdict {
+	out := map[string]Verdict{}
 	if d == nil || !d.Before.Same(c.Before) {
-		return whole, hunks
+		return out
 	}
-	same := d.After.Same(c.After)
-	if same && d.Whole != nil {
+	decided := d.verdicts()
+	for _, h := range c.Hunks() {
+		if v, ok := decided[h.ID]; ok {
+			out[h.ID] = v
+		}
+	}
+	return out
+}
+
+// Verdict returns what was decided on exactly this change as a whole, and on its hunks. A verdict on an earlier content of the file counts for the hunks
+// that it had in common.
+func (l *List) Verdict(c *Change) (whole Verdict, hunks map[string]Verdict) {
+	if d := l.state.current(c); d != nil && d.Whole != nil {
 		whole = *d.Whole
 	}
-	for _, h := range c.Hunks() {
-		if v, ok := d.Hunks[h.ID]; ok {
-			hunks[h.ID] = v
-		} else if same && d.Whole != nil {
-			hunks[h.ID] = *d.Whole
-		}
-	}
-	return whole, hunks
+	return whole, l.state.Decided[c.Path].on(c)
 }
 
 // approved returns the version that is approved of what was decided, with its content in the store; ok is false if nothing is.
 func (r *Reviews) approved(p Path, d *decided) (v Version, ok bool, err error) {
-	if d.Whole != nil && len(d.Hunks) == 0 {
+	if d.Whole != nil {
 		return d.After, d.Whole.Decision == Approved, nil
 	}
-	return r.part(p, d.Before, d.After, func(h *Hunk) bool { return d.verdict(h.ID).Decision == Approved })
+	return r.part(p, d.Before, d.After, func(h *Hunk) bool { return d.Hunks[h.ID].Decision == Approved })
 }
 
 // part returns the version before with some hunks of the one after. ok is false if there is none of them.

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"context"
 	"maps"
 	"slices"
 )
@@ -14,9 +15,9 @@ type GoneDecision struct {
 	Replaced bool
 }
 
-// gone returns the decisions within scopes that the changes of the list do not show, by path: those on paths without a change, and approvals of which a
-// part is none of the change that the path has now.
-func (l *List) gone(scopes []Path) (out []GoneDecision) {
+// gone returns the decisions within scopes that the changes of the list do not show, by path: those on paths without a change, and those of which a part
+// is none of the change that the path has now. It looks into new ignored directories, which the list shows as one change.
+func (r *Reviews) gone(ctx context.Context, l *List, scopes []Path) (out []GoneDecision, err error) {
 	there, trees := map[Path]*Change{}, map[Path]bool{}
 	for _, c := range l.Changes {
 		there[c.Path] = c
@@ -24,29 +25,50 @@ func (l *List) gone(scopes []Path) (out []GoneDecision) {
 			trees[c.Path] = true
 		}
 	}
+	var decided, inTrees []Path
 	for _, p := range slices.Sorted(maps.Keys(l.state.Decided)) {
-		if below(p, trees) || !slices.ContainsFunc(scopes, p.Within) { // the list does not say whether there is such a change
+		if !slices.ContainsFunc(scopes, p.Within) {
 			continue
 		}
+		if decided = append(decided, p); below(p, trees) {
+			inTrees = append(inTrees, p)
+		}
+	}
+	if len(inTrees) > 0 {
+		inside, err := r.changes(ctx, Query{Context: l.context, Paths: inTrees, Ignored: true}, nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range inside.Changes {
+			there[c.Path] = c
+		}
+		if err := inside.Close(); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range decided {
 		d, c := l.state.Decided[p], there[p]
 		switch {
 		case c == nil:
 			out = append(out, GoneDecision{p, d.first(func(string) bool { return true }), false})
 		case l.state.current(c) == nil:
-			if v := d.first(l.hides(c)); v.Decision == Approved {
+			if v := d.first(d.hiddenBy(c)); v.Decision != "" {
 				out = append(out, GoneDecision{p, v, true})
 			}
 		}
 	}
-	return out
+	return out, nil
 }
 
-// hides returns a function that says which hunks of an earlier content are none of a change; "" stands for the earlier change as a whole.
-func (l *List) hides(c *Change) func(hunk string) bool {
-	_, shown := l.Verdict(c)
+// hiddenBy returns a function that reports whether a later change of the path does not have a hunk; "" stands for the earlier change as a whole.
+func (d *decided) hiddenBy(c *Change) func(hunk string) bool {
+	shown := d.on(c)
+	isShown := func(hunk string) bool { return shown[hunk].Decision != "" }
 	return func(hunk string) bool {
-		_, is := shown[hunk]
-		return !is
+		if hunk == "" {
+			return !d.isOfHunks() || slices.ContainsFunc(d.WholeHunks, func(id string) bool { return !isShown(id) })
+		}
+		return !isShown(hunk)
 	}
 }
 

@@ -107,7 +107,7 @@ func TestSelectionsLeaveOutWhatSensitiveLinksLeadTo(t *testing.T) {
 				e := w.apply(ApplyRequest{Selection: &Selection{Changes: []Selected{{Path: dir}}}, Approve: true})
 				before["tools/x"] = "x\n"
 				same(t, "the workspace", read(t, w.in("workspace")), before)
-				if !slices.Contains(e.LeftOut, LeftOut{"tools/vs/tasks.json", SensitiveHook}) {
+				if !slices.Contains(e.LeftOut, LeftOut{"tools/vs/tasks.json", SensitiveHook, 0}) {
 					t.Errorf("it left out %v", e.LeftOut)
 				}
 				w.apply(ApplyRequest{Selection: &Selection{Changes: []Selected{{Path: "tools/vs/tasks.json"}}}, Approve: true})

@@ -62,7 +62,7 @@ type Origin struct {
 	Changed func(ctx context.Context) ([]string, error)
 }
 
-// Config of Open.
+// Config says what Open needs.
 type Config struct {
 	Contexts Contexts
 	// Dir keeps states, contents and the journal.
@@ -286,7 +286,9 @@ func (r *Reviews) Changes(ctx context.Context, q Query) (*List, error) {
 	if q.Drift {
 		l.Others, l.unresolved = r.listed.others(q.Context, l.Changes), l.state.conflicts()
 	}
-	l.Gone = l.gone(q.scope())
+	if l.Gone, err = r.gone(ctx, l, q.scope()); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
 	for i := range l.Gone {
 		if !q.Drift {
 			l.Gone[i].Actor = ""

@@ -110,7 +110,7 @@ func TestApplyAndUndo(t *testing.T) {
 
 	_, err := w.reviews.Apply(t.Context(), ApplyRequest{Context: id})
 	wantReason(t, err, NotApproved)
-	if out := w.decide(Approved, Selection{All: true}); out.Changes != 4 || !slices.Equal(out.LeftOut, []LeftOut{{"run", SensitiveExecutable}}) {
+	if out := w.decide(Approved, Selection{All: true}); out.Changes != 4 || !slices.Equal(out.LeftOut, []LeftOut{{"run", SensitiveExecutable, 0}}) {
 		t.Errorf("decided %+v", out)
 	}
 	w.decide(Approved, Selection{Changes: []Selected{{Path: "run"}}})
@@ -572,7 +572,7 @@ func TestAllApprovesNothingThatWasRejected(t *testing.T) {
 				hunk := w.changes(Query{}).Changes[0].Hunks()[0].ID
 				w.decide(Rejected, Selection{Changes: []Selected{{Path: "dir/a", Hunks: []string{hunk}}, {Path: "dir/b"}}})
 				left := approve(w, sel)
-				if len(left) != 1 || left[0] != (LeftOut{"dir/b", "rejected"}) {
+				if !slices.Equal(left, []LeftOut{{"dir/a", "rejected", 1}, {"dir/b", "rejected", 0}}) {
 					t.Errorf("left out are %v", left)
 				}
 				same(t, "the workspace", read(t, w.in("workspace")), files{"dir/a": strings.Replace(numbered(30), "line 25\n", "twenty-five\n", 1), "dir/b": "1\n", "dir/c": "2\n"})

@@ -45,14 +45,8 @@ type LeftOut struct {
 	Path Path
 	// Reason is "ignored", "unstable", "rejected", or a reason of Change.Sensitive or Change.Barred.
 	Reason string
-}
-
-func leftOuts(left []*Change) []LeftOut {
-	out := make([]LeftOut, len(left))
-	for i, c := range left {
-		out[i] = LeftOut{c.Path, c.leftOut()}
-	}
-	return out
+	// Hunks is how many hunks are left out, and the others are selected; 0 means the whole change.
+	Hunks int
 }
 
 // isOne reports whether one change is meant, of a file, also if the path is a directory by now.
@@ -60,6 +54,11 @@ func (s Selected) isOne() bool { return s.ChangeID != "" || len(s.Hunks) > 0 }
 
 // covers reports whether a path is meant: the one that is named, or one below it.
 func (s Selected) covers(p Path) bool { return p == s.Path || !s.isOne() && isWithin(p, s.Path) }
+
+// names reports whether a path is meant at which the change with one of these IDs stands.
+func (s Selected) names(p Path, changeIDs ...string) bool {
+	return s.covers(p) && (s.Path != p || s.ChangeID == "" || slices.Contains(changeIDs, s.ChangeID))
+}
 
 // choice is a change that is selected, whole or in part.
 type choice struct {
@@ -95,7 +94,7 @@ func (s Selection) scope() ([]Path, error) {
 
 // choose finds what the selection names among the changes. left has what All, or a directory, leaves out. text returns the Text of a change with its
 // lines, and before what the base has.
-func (s Selection) choose(changes []*Change, text func(*Change) (*TextDiff, error), before func(*Change) ([]byte, error)) (chosen []*choice, left []*Change, err error) {
+func (s Selection) choose(changes []*Change, text func(*Change) (*TextDiff, error), before func(*Change) ([]byte, error)) (chosen []*choice, left []LeftOut, err error) {
 	switch {
 	case s.Patch != nil:
 		chosen, err = choosePatch(changes, s.Patch, text, before)
@@ -155,7 +154,7 @@ func allowed(chosen []*choice) error {
 }
 
 // chooseNamed finds what is named among the changes, and what the directories that are named leave out.
-func (s Selection) chooseNamed(changes []*Change, named []Selected) (chosen []*choice, left []*Change, err error) {
+func (s Selection) chooseNamed(changes []*Change, named []Selected) (chosen []*choice, left []LeftOut, err error) {
 	at, dirs := map[Path]*Change{}, map[Path]bool{"": true}
 	for _, c := range changes {
 		at[c.Path] = c
@@ -184,12 +183,15 @@ func (s Selection) chooseNamed(changes []*Change, named []Selected) (chosen []*c
 		return nil, nil, refuse(StaleRevision, stale, "there is no such change any more", "list the changes again")
 	}
 	for _, c := range changes {
-		switch {
+		switch why := c.leftOut(); {
 		case byPath[c.Path] != nil || !(within[""] || within[c.Path] || below(c.Path, within)):
-		case c.leftOut() == "" || s.withdraws && c.isDecidable():
+		case why == "" || s.withdraws && c.isDecidable():
 			byPath[c.Path] = c.unrejected()
+			if n := len(c.rejected); n > 0 {
+				left = append(left, LeftOut{c.Path, rejected, n})
+			}
 		default:
-			left = append(left, c)
+			left = append(left, LeftOut{c.Path, why, 0})
 		}
 	}
 	return sorted(byPath), left, nil
@@ -221,7 +223,7 @@ func nothingSelected(left []LeftOut) error {
 	for i, l := range left {
 		paths[i] = l.Path
 	}
-	return refuse(NotApproved, paths, "nothing is selected: ignored and sensitive files are selected by their own names alone", "name them one by one")
+	return refuse(NotApproved, paths, "nothing is selected: ignored, sensitive and rejected files are selected by their own names alone", "name them one by one")
 }
 
 // take adds a change, or hunks of it.

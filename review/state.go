@@ -30,25 +30,32 @@ type Verdict struct {
 	At       time.Time `json:"at"`
 }
 
-// decided is what was decided on a path. It holds for the two versions that the reviewer saw; the content of both is in the store.
+// decided is what was decided on a path: on the change as a whole, or on hunks. It holds for the two versions that the reviewer saw; the content of both
+// is in the store.
 type decided struct {
 	Before Version `json:"before"`
 	After  Version `json:"after"`
-	// Whole is the verdict on the change as a whole; with it, Hunks has exceptions only.
-	Whole *Verdict           `json:"whole,omitempty"`
-	Hunks map[string]Verdict `json:"hunks,omitempty"`
+	// Whole is the verdict on the change as a whole. It also holds for each of WholeHunks, the IDs of the hunks that the change has, once the context has
+	// another change with this hunk.
+	Whole      *Verdict           `json:"whole,omitempty"`
+	WholeHunks []string           `json:"wholeHunks,omitempty"`
+	Hunks      map[string]Verdict `json:"hunks,omitempty"`
 }
 
-// verdict returns what was decided on a hunk.
-func (d *decided) verdict(hunk string) Verdict {
-	if v, ok := d.Hunks[hunk]; ok {
-		return v
+// verdicts returns what was decided on hunks, by their IDs.
+func (d *decided) verdicts() map[string]Verdict {
+	if d.Whole == nil {
+		return d.Hunks
 	}
-	if d.Whole != nil {
-		return *d.Whole
+	out := make(map[string]Verdict, len(d.WholeHunks))
+	for _, id := range d.WholeHunks {
+		out[id] = *d.Whole
 	}
-	return Verdict{}
+	return out
 }
+
+// isOfHunks reports whether the change is its hunks and nothing else, such as another mode.
+func (d *decided) isOfHunks() bool { return len(d.WholeHunks) > 0 && d.Before.sameMode(d.After) }
 
 // Submission is what SubmitReview said last.
 type Submission struct {

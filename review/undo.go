@@ -9,7 +9,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// UndoRequest of Undo.
+// UndoRequest says what Undo takes back, and how.
 type UndoRequest struct {
 	// ID is the entry's.
 	ID     int64
@@ -70,7 +70,7 @@ func (e *Entry) undo(actor string, commits bool) *Entry {
 	undo := &Entry{Kind: EntryUndo, Context: e.Context, Actor: actor, Undoes: e.ID, Target: e.Target, InContext: e.InContext, MovesBase: e.MovesBase, makes: e.Dirs}
 	undo.Unrecorded = e.Unrecorded
 	for _, p := range e.Unrecorded {
-		undo.LeftOut = append(undo.LeftOut, LeftOut{p, "ignored"})
+		undo.LeftOut = append(undo.LeftOut, LeftOut{Path: p, Reason: "ignored"})
 	}
 	if e.Target == ToCommit && !commits {
 		undo.Target = ToWorkingTree

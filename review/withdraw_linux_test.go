@@ -141,7 +141,7 @@ func TestRejectingWhatCannotBeDecidedOn(t *testing.T) {
 	must(t, unix.Mkfifo(w.in(id)+"/fifo", 0o600))
 	w.through = func(r rootfs.Root) rootfs.Root { return &writing{r, "a", 0} }
 	out := w.decide(Rejected, Selection{All: true})
-	if want := []LeftOut{{"a", unstable}, {"fifo", BarredSpecial}, {"ign", "ignored"}}; out.Changes != 1 || !slices.Equal(out.LeftOut, want) {
+	if want := []LeftOut{{"a", unstable, 0}, {"fifo", BarredSpecial, 0}, {"ign", "ignored", 0}}; out.Changes != 1 || !slices.Equal(out.LeftOut, want) {
 		t.Errorf("decided %+v, want one change, and %v left out", out, want)
 	}
 	for p, want := range map[Path]string{"a": "EBUSY", "fifo": string(BarredPath), "none": string(StaleRevision)} {
@@ -160,7 +160,7 @@ func TestRejectingWhatCannotBeDecidedOn(t *testing.T) {
 			t.Errorf("%s: %v, want EACCES", name, err)
 		}
 	}
-	if out := w.decide(Rejected, Selection{All: true}); !slices.Equal(out.LeftOut, []LeftOut{{"", unstable}}) {
+	if out := w.decide(Rejected, Selection{All: true}); !slices.Equal(out.LeftOut, []LeftOut{{"", unstable, 0}}) {
 		t.Errorf("of a context that cannot be read, %v is left out", out.LeftOut)
 	}
 }

@@ -394,7 +394,7 @@ const maxLeftOut = 100
 // leftOutToPB returns the first ones, and how many there are.
 func leftOutToPB(left []review.LeftOut) (out []*ctxfsv1.LeftOut, count int32) {
 	for _, l := range left[:min(len(left), maxLeftOut)] {
-		pb := &ctxfsv1.LeftOut{Reason: l.Reason}
+		pb := &ctxfsv1.LeftOut{Reason: l.Reason, Hunks: int32(l.Hunks)}
 		pb.Path, pb.RawPath = virtual(l.Path)
 		out = append(out, pb)
 	}

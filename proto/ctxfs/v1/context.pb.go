@@ -110,9 +110,9 @@ const (
 	KeepReason_KEEP_REASON_HANDLE KeepReason = 9
 	// Commands run in it.
 	KeepReason_KEEP_REASON_PROCESS KeepReason = 10
-	// Its changes were submitted for review.
+	// Its changes were submitted for review, and it still has some of them that were not applied.
 	KeepReason_KEEP_REASON_SUBMITTED KeepReason = 11
-	// Its changes have decisions that were not applied, or conflicts that were not resolved. An approval of a change that the context does not have any more
+	// Its changes have approvals that were not applied, or conflicts that were not resolved. An approval of a change that the context does not have any more
 	// keeps it although force is set, since Apply would still write what was approved.
 	KeepReason_KEEP_REASON_DECISIONS KeepReason = 12
 	// It has staged commits that were not pushed.

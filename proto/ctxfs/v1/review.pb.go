@@ -1619,7 +1619,7 @@ func (*Selection_Changes) isSelection_What() {}
 
 func (*Selection_Patch) isSelection_What() {}
 
-// A change that `all`, or a directory, does not select.
+// A change that `all`, or a directory, does not select, or selects without the hunks that were rejected.
 type LeftOut struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The path, absolute in the context.
@@ -1627,7 +1627,9 @@ type LeftOut struct {
 	// Takes path's place when it is not UTF-8.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
 	// Why: "ignored", "unstable", "rejected" (an earlier decision rejects it), or a value of Change.sensitive or Change.barred.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// How many of its hunks are not selected: these are rejected, and the others are selected. 0 means that nothing of the change is selected.
+	Hunks         int32 `protobuf:"varint,4,opt,name=hunks,proto3" json:"hunks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1681,6 +1683,13 @@ func (x *LeftOut) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *LeftOut) GetHunks() int32 {
+	if x != nil {
+		return x.Hunks
+	}
+	return 0
 }
 
 // Changes that are named one by one.
@@ -2135,8 +2144,8 @@ type GoneDecision struct {
 	DecidedNs int64 `protobuf:"varint,5,opt,name=decided_ns,json=decidedNs,proto3" json:"decided_ns,omitempty"`
 	// The reviewer's remark.
 	Comment string `protobuf:"bytes,6,opt,name=comment,proto3" json:"comment,omitempty"`
-	// The context has another change of the path, on which nothing is decided, or other hunks. Only approvals are named then. A new decision on the whole
-	// change takes the place of this one.
+	// The context has another change of the path, on which nothing is decided, or other hunks: an approval or a rejection does not hold for these. A new
+	// decision on the change takes the place of this one.
 	Replaced      bool `protobuf:"varint,7,opt,name=replaced,proto3" json:"replaced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5417,11 +5426,12 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\achanges\x18\x03 \x01(\v2\x19.ctxfs.v1.SelectedChangesH\x00R\achanges\x12\x16\n" +
 	"\x05patch\x18\x04 \x01(\fH\x00R\x05patch\x12\x12\n" +
 	"\x04seen\x18\x05 \x03(\tR\x04seenB\x06\n" +
-	"\x04what\"P\n" +
+	"\x04what\"f\n" +
 	"\aLeftOut\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"E\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05hunks\x18\x04 \x01(\x05R\x05hunks\"E\n" +
 	"\x0fSelectedChanges\x122\n" +
 	"\achanges\x18\x01 \x03(\v2\x18.ctxfs.v1.SelectedChangeR\achanges\"w\n" +
 	"\x0eSelectedChange\x12\x12\n" +

@@ -79,7 +79,8 @@ type ReviewServiceClient interface {
 	// names (hard links) is replaced, unless all of them are selected: the other names keep their content, and open handles lead to it.
 	Discard(ctx context.Context, in *DiscardRequest, opts ...grpc.CallOption) (*DiscardResponse, error)
 	// Approves or rejects changes, or takes a decision back. The server keeps the approved bytes: what the context holds
-	// later does not matter to Apply. A decision stays when the context takes the change back, or changes it: ChangesSummary.gone names it.
+	// later does not matter to Apply. A decision stays when the context takes the change back, or changes it: ChangesSummary.gone names it. One on a whole file
+	// then holds for each of its hunks that is still there. What the context changes besides is undecided.
 	// To reject, or to take back, withdraws every decision on the paths that are named, whatever the context has there now. `all` and directories then
 	// select sensitive and ignored changes too.
 	// Errors: BARRED_PATH, EBUSY (another program was writing the file).
@@ -390,7 +391,8 @@ type ReviewServiceServer interface {
 	// names (hard links) is replaced, unless all of them are selected: the other names keep their content, and open handles lead to it.
 	Discard(context.Context, *DiscardRequest) (*DiscardResponse, error)
 	// Approves or rejects changes, or takes a decision back. The server keeps the approved bytes: what the context holds
-	// later does not matter to Apply. A decision stays when the context takes the change back, or changes it: ChangesSummary.gone names it.
+	// later does not matter to Apply. A decision stays when the context takes the change back, or changes it: ChangesSummary.gone names it. One on a whole file
+	// then holds for each of its hunks that is still there. What the context changes besides is undecided.
 	// To reject, or to take back, withdraws every decision on the paths that are named, whatever the context has there now. `all` and directories then
 	// select sensitive and ignored changes too.
 	// Errors: BARRED_PATH, EBUSY (another program was writing the file).

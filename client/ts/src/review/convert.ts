@@ -168,7 +168,7 @@ export function refusedOf(details: readonly Any[]): own.RefusedFiles {
 
 /** Converts a change that a selection left out. */
 export function leftOutOf(l: pb.LeftOut): own.LeftOut {
-  return { ...pathOf(l), reason: l.reason };
+  return { ...pathOf(l), reason: l.reason, hunks: l.hunks };
 }
 
 /** Makes the message of a selection. */

@@ -146,10 +146,12 @@ export interface Applied {
   leftOutCount: number;
 }
 
-/** A change that "all", or a directory, does not select. */
+/** A change that "all", or a directory, does not select, or selects without the hunks that were rejected. */
 export interface LeftOut extends ReviewPath {
-  /** "ignored", "unstable", or why the change is sensitive or barred. */
+  /** "ignored", "unstable", "rejected", or why the change is sensitive or barred. */
   reason: string;
+  /** How many of its hunks are not selected. 0 means that nothing of the change is selected. */
+  hunks: number;
 }
 
 /** A commit that apply made. */

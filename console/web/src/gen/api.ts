@@ -2165,8 +2165,8 @@ export interface GoneDecision {
   /** Takes path's place when it is not UTF-8. */
   rawPath?: string;
   /**
-   * The context has another change of the path, on which nothing is decided, or other hunks. Only approvals are named then. A new decision on the whole
-   * change takes the place of this one.
+   * The context has another change of the path, on which nothing is decided, or other hunks: an approval or a rejection does not hold for these. A new
+   * decision on the change takes the place of this one.
    */
   replaced?: boolean;
 }
@@ -2410,8 +2410,8 @@ export type JournalKind =
  * - KEEP_REASON_SESSION: A client of a panel that is bound to it is connected, or may come back to its session.
  * - KEEP_REASON_HANDLE: Files are open in it.
  * - KEEP_REASON_PROCESS: Commands run in it.
- * - KEEP_REASON_SUBMITTED: Its changes were submitted for review.
- * - KEEP_REASON_DECISIONS: Its changes have decisions that were not applied, or conflicts that were not resolved. An approval of a change that the context does not have any more
+ * - KEEP_REASON_SUBMITTED: Its changes were submitted for review, and it still has some of them that were not applied.
+ * - KEEP_REASON_DECISIONS: Its changes have approvals that were not applied, or conflicts that were not resolved. An approval of a change that the context does not have any more
  * keeps it although force is set, since Apply would still write what was approved.
  * - KEEP_REASON_STAGED: It has staged commits that were not pushed.
  * - KEEP_REASON_SITE: A site shows its files.
@@ -2482,8 +2482,10 @@ export interface LchownResponse {
   etag?: string;
 }
 
-/** A change that `all`, or a directory, does not select. */
+/** A change that `all`, or a directory, does not select, or selects without the hunks that were rejected. */
 export interface LeftOut {
+  /** How many of its hunks are not selected: these are rejected, and the others are selected. 0 means that nothing of the change is selected. */
+  hunks?: number;
   /** The path, absolute in the context. */
   path?: string;
   /** Takes path's place when it is not UTF-8. */

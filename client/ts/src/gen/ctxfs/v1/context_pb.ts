@@ -1529,14 +1529,14 @@ export enum KeepReason {
   PROCESS = 10,
 
   /**
-   * Its changes were submitted for review.
+   * Its changes were submitted for review, and it still has some of them that were not applied.
    *
    * @generated from enum value: KEEP_REASON_SUBMITTED = 11;
    */
   SUBMITTED = 11,
 
   /**
-   * Its changes have decisions that were not applied, or conflicts that were not resolved. An approval of a change that the context does not have any more
+   * Its changes have approvals that were not applied, or conflicts that were not resolved. An approval of a change that the context does not have any more
    * keeps it although force is set, since Apply would still write what was approved.
    *
    * @generated from enum value: KEEP_REASON_DECISIONS = 12;
