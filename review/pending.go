@@ -7,58 +7,42 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// Pending reports whether a context was submitted and not all of that was applied, as it was submitted, or discarded since, and whether it has decisions that were not
-// applied or conflicts that were not resolved. It reads only what reviews keep, and does not enter the context.
-func (r *Reviews) Pending(ctx context.Context, id string) (submitted, decisions bool, err error) {
+// Pending reports whether a context has approvals that were not applied, or conflicts that were not resolved. It reads only what reviews keep, and does not enter
+// the context.
+func (r *Reviews) Pending(id string) (bool, error) {
 	st, err := r.states.read(id)
 	if err != nil {
-		return false, false, err
+		return false, err
 	}
-	decisions = len(st.Decided) > 0 || len(st.Conflicts) > 0
-	if st.Submitted != nil {
-		submitted, err = r.awaited(ctx, id, st)
+	for _, d := range st.Decided {
+		if d.isApproved() {
+			return true, nil
+		}
 	}
-	return submitted, decisions, err
+	return len(st.Conflicts) > 0, nil
 }
 
-// awaited reports whether some path of what was submitted last has neither become the base, as it does when all of it is applied, nor been
-// discarded as a whole since. A Discard that was undone does not count.
-func (r *Reviews) awaited(ctx context.Context, id string, st *state) (bool, error) {
+// Submitted reports whether a context was submitted, and still has changes of the paths that were submitted then, of which not all was applied. It compares
+// the context if it was submitted.
+func (r *Reviews) Submitted(ctx context.Context, id string) (bool, error) {
+	st, err := r.states.read(id)
+	if err != nil || st.Submitted == nil {
+		return false, err
+	}
+	losing, err := r.Losing(ctx, id, false)
+	if err != nil {
+		return false, err
+	}
 	rev, err := r.revisions.read(id, st.Submitted.Revision)
 	if fserr.CodeOf(err) == fserr.ENOENT { // it is not known what was submitted
-		return true, nil
+		return len(losing.Changes) > 0, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	open := map[Path]bool{}
-	for p, v := range rev.Overrides {
-		if base, ok := st.Overrides[p]; !ok || !base.Same(v) {
-			open[p] = true
-		}
-	}
-	ids, err := r.journal.ids(doneSuffix)
-	if err != nil {
-		return false, err
-	}
-	for _, entry := range slices.Backward(ids) {
-		if len(open) == 0 || ctx.Err() != nil {
-			break
-		}
-		e, err := r.journal.read(entry, doneSuffix)
-		if err != nil {
-			return false, err
-		}
-		if e.At.Before(st.Submitted.At) {
-			break
-		}
-		if e.Context == id && e.UndoneBy == 0 && e.Kind == EntryDiscard {
-			for _, s := range e.Steps {
-				if base, ok := st.Overrides[s.Path]; !s.Partly || ok && base.Same(s.After) { // what it left was applied
-					delete(open, s.Path)
-				}
-			}
-		}
-	}
-	return len(open) > 0, ctx.Err()
+	return slices.ContainsFunc(losing.Changes, func(p Path) bool {
+		v, is := rev.Overrides[p]
+		base, moved := st.Overrides[p]
+		return is && !(moved && base.Same(v))
+	}), nil
 }

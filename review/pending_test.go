@@ -10,7 +10,9 @@ func TestPendingEndsWithTheReview(t *testing.T) {
 	w := newWorld(t, files{"a": numbered(30), "b": "b\n", "c": "c\n"})
 	want := func(what string, submitted, decisions bool) {
 		t.Helper()
-		s, d, err := w.reviews.Pending(t.Context(), id)
+		s, err := w.reviews.Submitted(t.Context(), id)
+		must(t, err)
+		d, err := w.reviews.Pending(id)
 		must(t, err)
 		if s != submitted || d != decisions {
 			t.Errorf("%s: submitted %t, decisions %t, want %t and %t", what, s, d, submitted, decisions)
@@ -38,7 +40,7 @@ func TestPendingEndsWithTheReview(t *testing.T) {
 	must(t, err)
 	_, err = w.undo(last.ID)
 	must(t, err)
-	if s, _, err := w.reviews.Pending(t.Context(), id); err != nil || !s {
+	if s, err := w.reviews.Submitted(t.Context(), id); err != nil || !s {
 		t.Errorf("after an undo of the last apply: submitted %t, %v", s, err)
 	}
 }
@@ -54,7 +56,7 @@ func TestPartOfADiscardLeavesTheRestPending(t *testing.T) {
 		hunk := l.Changes[0].Hunks()[0].ID
 		_, err = w.reviews.Discard(t.Context(), id, Selection{Changes: []Selected{{Path: "a", Hunks: []string{hunk}}}}, "", "panel")
 		must(t, err)
-		if submitted, _, err := w.reviews.Pending(t.Context(), id); err != nil || !submitted {
+		if submitted, err := w.reviews.Submitted(t.Context(), id); err != nil || !submitted {
 			t.Errorf("after one of two hunks was discarded: submitted %t, %v", submitted, err)
 		}
 		if rest := (Selection{Changes: []Selected{{Path: "a"}}}); apply {
@@ -64,8 +66,64 @@ func TestPartOfADiscardLeavesTheRestPending(t *testing.T) {
 			_, err = w.reviews.Discard(t.Context(), id, rest, "", "panel")
 			must(t, err)
 		}
-		if submitted, _, err := w.reviews.Pending(t.Context(), id); err != nil || submitted {
+		if submitted, err := w.reviews.Submitted(t.Context(), id); err != nil || submitted {
 			t.Errorf("after the other one was applied (%t) or discarded: submitted %t, %v", apply, submitted, err)
 		}
+	}
+}
+
+// TestRejectionsAreNotPending has rejections, of a file and of a hunk, and approvals.
+func TestRejectionsAreNotPending(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"a": numbered(30), "b": "b\n"})
+	write(t, w.in(id), files{"a": changedTwice(), "b": "B\n"})
+	hunk := Selection{Changes: []Selected{{Path: "a", Hunks: []string{w.changes(Query{}).Changes[0].Hunks()[0].ID}}}}
+	for _, step := range []struct {
+		what     string
+		decision Decision
+		sel      Selection
+		pending  bool
+	}{
+		{"a rejected hunk", Rejected, hunk, false}, {"a rejected file", Rejected, Selection{Changes: []Selected{{Path: "b"}}}, false},
+		{"an approved hunk", Approved, hunk, true}, {"what was approved, rejected", Rejected, hunk, false},
+		{"an approved file", Approved, Selection{Changes: []Selected{{Path: "b"}}}, true}, {"all taken back", "", Selection{All: true}, false},
+	} {
+		w.decide(step.decision, step.sel)
+		if pending, err := w.reviews.Pending(id); err != nil || pending != step.pending {
+			t.Errorf("%s: pending %t, %v", step.what, pending, err)
+		}
+	}
+}
+
+// TestASubmissionEndsWithItsChanges submits a changed file, a new one and a deletion. The agent does other things then.
+func TestASubmissionEndsWithItsChanges(t *testing.T) {
+	t.Parallel()
+	base := files{"a": "a\n", "gone": "gone\n", "other": "1\n"}
+	back := func(w *world) { remove(w.t, w.in(id), "new"); write(w.t, w.in(id), base) }
+	for name, c := range map[string]struct {
+		agent     func(w *world)
+		submitted bool
+	}{
+		"nothing":                 {func(*world) {}, true},
+		"takes all back":          {back, false},
+		"takes one back":          {func(w *world) { remove(w.t, w.in(id), "new") }, true},
+		"changes one further":     {func(w *world) { back(w); write(w.t, w.in(id), files{"a": "another\n"}) }, true},
+		"changes another file":    {func(w *world) { back(w); write(w.t, w.in(id), files{"other": "2\n"}) }, false},
+		"takes all back, decided": {func(w *world) { w.decide(Rejected, Selection{All: true}); back(w) }, false},
+		"has all of it applied":   {func(w *world) { w.apply(ApplyRequest{Approve: true, Selection: &Selection{All: true}}) }, false},
+		"goes on after the apply": {func(w *world) { w.applyMore(); write(w.t, w.in(id), files{"other": "2\n"}) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, base)
+			write(t, w.in(id), files{"a": "A\n", "new": "new\n"})
+			remove(t, w.in(id), "gone")
+			_, err := w.reviews.Submit(t.Context(), id, "title", "", "panel")
+			must(t, err)
+			c.agent(w)
+			if submitted, err := w.reviews.Submitted(t.Context(), id); err != nil || submitted != c.submitted {
+				t.Errorf("submitted %t, %v, want %t", submitted, err, c.submitted)
+			}
+		})
 	}
 }

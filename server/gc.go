@@ -71,7 +71,7 @@ func (c *collector) timed(ctx context.Context) {
 		c.skipped()
 		return
 	}
-	found, verdicts, err := c.collect(ctx, contexts.GarbageOptions{Changes: c.changes}, true, "timed", roleServer)
+	found, verdicts, err := c.collect(ctx, contexts.GarbageOptions{Changes: c.work(false, false)}, true, "timed", roleServer)
 	removed, bytes, failed := 0, int64(0), 0
 	for _, g := range found {
 		if g.Err != nil {
@@ -102,9 +102,7 @@ func kept(verdicts []contexts.Verdict) (n int) {
 
 // Collect implements services.Collector.
 func (c *collector) Collect(ctx context.Context, opts contexts.GarbageOptions, serverRules, discard bool) ([]contexts.Garbage, []contexts.Verdict, error) {
-	if !discard {
-		opts.Changes = c.changes
-	}
+	opts.Changes = c.work(opts.Force, discard)
 	return c.collect(ctx, opts, serverRules, "call", roleName(panels.IdentityFrom(ctx)))
 }
 

@@ -104,16 +104,23 @@ func TestEachUseKeepsAContext(t *testing.T) {
 	pass := h.setClock()
 	h.serve()
 	ctx := t.Context()
-	names := []string{"free", "session", "handle", "submitted", "decided", "staged", "site", "changed"}
+	names := []string{"free", "session", "handle", "submitted", "decided", "staged", "site", "changed", "withdrawn", "rejected"}
 	tokens := map[string]string{}
 	for _, name := range names {
 		tokens[name] = h.open(&ctxfsv1.OpenPanelRequest{PanelId: name}).GetToken()
 	}
-	for _, name := range []string{"submitted", "decided", "staged", "changed"} {
+	for _, name := range []string{"submitted", "decided", "staged", "changed", "withdrawn", "rejected"} {
 		h.edit("ctx_" + name)
 	}
-	_, err := h.reviews().SubmitReview(ctx, &ctxfsv1.SubmitReviewRequest{ContextId: "ctx_submitted", Title: "t"})
+	for _, id := range []string{"ctx_submitted", "ctx_withdrawn"} {
+		_, err := h.reviews().SubmitReview(ctx, &ctxfsv1.SubmitReviewRequest{ContextId: id, Title: "t"})
+		must(t, err)
+	}
+	_, err := h.reviews().Decide(ctx, &ctxfsv1.DecideRequest{ContextId: "ctx_rejected", Selection: selectAll, Decision: ctxfsv1.Decision_DECISION_REJECTED})
 	must(t, err)
+	for _, id := range []string{"ctx_withdrawn", "ctx_rejected"} { // a program takes back what was submitted, or rejected
+		shell(t, filepath.Join(h.r.Info().ContextsDir, id, "app"), "rm run")
+	}
 	_, err = h.reviews().Decide(ctx, &ctxfsv1.DecideRequest{ContextId: "ctx_decided", Selection: selectAll, Decision: ctxfsv1.Decision_DECISION_APPROVED})
 	must(t, err)
 	staged := h.mustStage(ctx, &ctxfsv1.StageRequest{ContextId: "ctx_staged", Repo: "app", Message: "m", Author: "a <a@example.com>"})
@@ -134,6 +141,7 @@ func TestEachUseKeepsAContext(t *testing.T) {
 	idle := &ctxfsv1.CollectGarbageRequest{DryRun: true, ContextIdleSeconds: 3600}
 	want := map[string]string{
 		"ctx_free": "REQUEST", "ctx_session": "SESSION", "ctx_handle": "HANDLE", "ctx_submitted": "SUBMITTED", "ctx_decided": "DECISIONS", "ctx_staged": "STAGED", "ctx_site": "SITE", "ctx_changed": "CHANGES",
+		"ctx_withdrawn": "REQUEST", "ctx_rejected": "REQUEST",
 	}
 	check := func(what string, req *ctxfsv1.CollectGarbageRequest) {
 		t.Helper()
@@ -142,9 +150,14 @@ func TestEachUseKeepsAContext(t *testing.T) {
 		}
 	}
 	check("dry run", idle)
+	idle.DiscardChanges, want["ctx_changed"] = true, "REQUEST"
+	check("dry run with discard_changes", idle)
+	idle.DiscardChanges, want["ctx_changed"] = false, "CHANGES"
 	idle.DryRun = false
 	check("collection", idle)
-	delete(want, "ctx_free")
+	for _, id := range []string{"ctx_free", "ctx_withdrawn", "ctx_rejected"} {
+		delete(want, id)
+	}
 	h.audited(cfg.AuditLog, "ctx_free", "host", "request")
 
 	// Each thing ends, but for the session's and the handle's, which a forced collection removes all the same.

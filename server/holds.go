@@ -9,7 +9,7 @@ import (
 	"github.com/ctxfs/ctxfs/repos"
 )
 
-// look returns what holds contexts at the moment of the call: connected clients, open files, commands, reviews, staged commits and sites. It
+// look returns what holds contexts at the moment of the call: connected clients, open files, commands, decisions, staged commits and sites. It
 // enters no context, since the caller may have one for itself: callers of that context wait, so it also takes at most lookTime.
 func (c *collector) look(ctx context.Context) (contexts.Holds, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.lookTime)
@@ -30,6 +30,29 @@ func (c *collector) look(ctx context.Context) (contexts.Holds, error) {
 		h.sites[site.Context]++
 	}
 	return h.holds, nil
+}
+
+// work returns a GarbageOptions.Changes, nil if nothing of a context matters. It keeps a context with changes that were submitted, unless by force, and one with
+// work that would be lost, unless that may be discarded.
+func (c *collector) work(force, discard bool) func(ctx context.Context, id contexts.ID) ([]contexts.Kept, error) {
+	if force && discard {
+		return nil
+	}
+	return func(ctx context.Context, id contexts.ID) ([]contexts.Kept, error) {
+		if !force {
+			submitted, err := c.s.parts.reviews.Submitted(ctx, string(id))
+			if err != nil {
+				return nil, err
+			}
+			if submitted {
+				return []contexts.Kept{{Reason: contexts.KeepSubmitted, Text: "its changes were submitted for review"}}, nil
+			}
+		}
+		if discard {
+			return nil, nil
+		}
+		return c.changes(ctx, id)
+	}
 }
 
 // changes keeps a context that has changes or approvals which were not applied, or snapshots with such changes.
@@ -53,11 +76,11 @@ type held struct {
 	// staged has the key "" for those of an unknown context.
 	staged          map[string]repos.Hold
 	leases, streams map[string]bool
-	pending         func(ctx context.Context, id string) (submitted, decisions bool, err error)
+	pending         func(id string) (bool, error)
 }
 
 // holds is a contexts.Holds.
-func (h *held) holds(ctx context.Context, id contexts.ID, panels []string) (kept []contexts.Kept, err error) {
+func (h *held) holds(_ context.Context, id contexts.ID, panels []string) (kept []contexts.Kept, err error) {
 	keep := func(reason contexts.KeepReason, format string, args ...any) {
 		kept = append(kept, contexts.Kept{Reason: reason, Text: fmt.Sprintf(format, args...)})
 	}
@@ -72,15 +95,12 @@ func (h *held) holds(ctx context.Context, id contexts.ID, panels []string) (kept
 	if n := h.processes[id]; n > 0 {
 		keep(contexts.KeepProcess, "running commands: %d", n)
 	}
-	submitted, decisions, err := h.pending(ctx, string(id))
+	pending, err := h.pending(string(id))
 	if err != nil {
 		return kept, fmt.Errorf("read the review of context '%s': %w", id, err)
 	}
-	if submitted {
-		keep(contexts.KeepSubmitted, "its changes were submitted for review")
-	}
-	if decisions {
-		keep(contexts.KeepDecisions, "its review has decisions that were not applied, or unresolved conflicts")
+	if pending {
+		keep(contexts.KeepDecisions, "its review has approvals that were not applied, or unresolved conflicts")
 	}
 	if n := h.staged[string(id)].Unpushed; n > 0 {
 		keep(contexts.KeepStaged, "staged commits that were not pushed: %d", n)

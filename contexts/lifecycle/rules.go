@@ -47,7 +47,7 @@ const (
 	KeepSession   KeepReason = "session"
 	KeepHandle    KeepReason = "handle"
 	KeepProcess   KeepReason = "process"
-	KeepSubmitted KeepReason = "submitted"
+	KeepSubmitted KeepReason = "submitted" // of GarbageOptions.Changes
 	KeepDecisions KeepReason = "decisions"
 	KeepStaged    KeepReason = "staged"
 	KeepSite      KeepReason = "site"
