@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -154,6 +155,27 @@ func (a *app) exports(c *client.Client, p *client.Panel) error {
 
 // shellQuote quotes for a POSIX shell, whatever s holds.
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// argument writes a path as the last argument of a command that is shown. Bytes that a terminal might obey are escaped as bash and zsh read them.
+func argument(path string, raw []byte) string {
+	name := strings.TrimPrefix(cmp.Or(string(raw), path), "/")
+	text := shellQuote(name)
+	if show(name) != name {
+		text = "$'"
+		for _, b := range []byte(name) {
+			if b < ' ' || b > '~' || b == '\'' || b == '\\' {
+				text += fmt.Sprintf(`\%03o`, b)
+			} else {
+				text += string(b)
+			}
+		}
+		text += "'"
+	}
+	if strings.HasPrefix(name, "-") {
+		text = "-- " + text
+	}
+	return text
+}
 
 func (a *app) printPanel(p *client.Panel) error {
 	if a.json {

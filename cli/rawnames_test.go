@@ -4,6 +4,7 @@ package cli_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -51,6 +52,57 @@ func TestReviewOfNamesThatAreNotUTF8(t *testing.T) {
 	s.ok("apply", "p", name)
 	if data, err := os.ReadFile(filepath.Join(ws, name)); string(data) != "b\n" {
 		t.Errorf("the workspace has %q, %v", data, err)
+	}
+}
+
+// TestCommandsThatWithdrawDecisionsNameTheFile approves files whose names mean something to a shell, to ctxfs or to a terminal. The agent removes some, and
+// changes the others. A shell reads the commands that changes prints.
+func TestCommandsThatWithdrawDecisionsNameTheFile(t *testing.T) {
+	t.Parallel()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("there is no bash")
+	}
+	ws := servertest.Workspace(t)
+	servertest.Start(t, ws, nil)
+	s := &shell{t: t, dir: ws, env: map[string]string{"CTXFS_PANEL": "p"}}
+	put := func(p, content string) {
+		t.Helper()
+		s.stdin = content
+		s.ok("put", "-", p)
+	}
+	names := []string{"plain", "two words", "it's", "$(touch ran)", "`touch ran`; touch ran", "-n", "--all", "dir/-n", "*", "~", "\x1b[31mred\\'s", "line\nbreak", "caf\xe9", "é", "é\x7f"}
+	s.ok("mkdir", "/dir")
+	for _, name := range names {
+		put("/"+name, "one\n")
+	}
+	s.ok("approve", "p", "--all", "--unseen")
+	for i, name := range names {
+		if i%2 == 0 {
+			s.ok("rm", "/"+name)
+		} else {
+			put("/"+name, "two\n")
+		}
+	}
+	out := s.ok("changes", "p")
+	if strings.ContainsFunc(out, func(r rune) bool { return r < ' ' && r != '\n' || r == '\x7f' || r == '\ufffd' }) {
+		t.Errorf("changes prints names as they are: %q", out)
+	}
+	commands := regexp.MustCompile(`: ctxfs (reject ctx_p .*)\n`).FindAllStringSubmatch(out, -1)
+	if len(commands) != len(names) {
+		t.Fatalf("%d commands for %d names: %s", len(commands), len(names), out)
+	}
+	for _, c := range commands {
+		words := exec.Command(bash, "-c", `printf '%s\0' `+c[1])
+		words.Dir = t.TempDir()
+		args, err := words.Output()
+		if made, _ := os.ReadDir(words.Dir); err != nil || len(made) > 0 {
+			t.Errorf("%s: %v, and it made %v", c[1], err, made)
+		}
+		s.ok(strings.Split(strings.TrimSuffix(string(args), "\x00"), "\x00")...)
+	}
+	if out := s.ok("changes", "p"); strings.Contains(out, "decided") {
+		t.Errorf("changes after all was withdrawn: %s", out)
 	}
 }
 

@@ -79,18 +79,7 @@ func (a *app) printChanges(context string, changes []*ctxfsv1.Change, summary *c
 func printGone(w io.Writer, context string, s *ctxfsv1.ChangesSummary) error {
 	var errs []error
 	for _, g := range s.GetGone() {
-		path, by := showPath(g.GetPath(), g.GetRawPath()), ""
-		if g.GetActor() != "" {
-			by = " by " + show(g.GetActor())
-		}
-		text := "decided, but gone: %[1]s rejected%[2]s; withdraw with 'ctxfs reject %[3]s %[1]s'\n"
-		switch {
-		case g.GetReplaced():
-			text = "decided, but changed since: %[1]s approved%[2]s, and 'ctxfs apply' still writes what was approved; decide again with 'ctxfs approve %[3]s %[1]s' or 'ctxfs reject %[3]s %[1]s'\n"
-		case g.GetDecision() == ctxfsv1.Decision_DECISION_APPROVED:
-			text = "decided, but gone: %[1]s approved%[2]s, and 'ctxfs apply' still writes it; withdraw with 'ctxfs reject %[3]s %[1]s'\n"
-		}
-		_, err := fmt.Fprintf(w, text, path, by, show(context))
+		_, err := fmt.Fprintf(w, "%s: ctxfs reject %s %s\n", goneText(g), show(context), argument(g.GetPath(), g.GetRawPath()))
 		errs = append(errs, err)
 	}
 	if more := int(s.GetGoneCount()) - len(s.GetGone()); more > 0 {
@@ -98,6 +87,31 @@ func printGone(w io.Writer, context string, s *ctxfsv1.ChangesSummary) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// goneText says which decision no change shows. It ends with what the command is for that follows.
+func goneText(g *ctxfsv1.GoneDecision) string {
+	approved := g.GetDecision() == ctxfsv1.Decision_DECISION_APPROVED
+	text := "decided, but gone: "
+	if g.GetReplaced() {
+		text = "decided, but changed since: "
+	}
+	text += showPath(g.GetPath(), g.GetRawPath()) + map[bool]string{true: " approved", false: " rejected"}[approved]
+	if g.GetActor() != "" {
+		text += " by " + show(g.GetActor())
+	}
+	switch {
+	case approved && g.GetReplaced():
+		text += ", and 'ctxfs apply' still writes what was approved"
+	case approved:
+		text += ", and 'ctxfs apply' still writes it"
+	case g.GetReplaced():
+		text += ", and not as it is now"
+	}
+	if g.GetReplaced() {
+		return text + "; decide again with 'ctxfs approve', or"
+	}
+	return text + "; to withdraw it"
 }
 
 // printOthers names the other contexts that change the same files.

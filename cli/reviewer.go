@@ -172,8 +172,8 @@ func (v *reviewer) show(q question) error {
 	}
 	if err == nil && isCut(q.hunk) {
 		v.cut = q.change.GetPath()
-		err = v.a.printf("lines longer than 4 KiB are cut here; 'ctxfs diff %s %s' shows them, and 'ctxfs approve' with the path approves the file\n",
-			v.looks.context, showPath(q.change.GetPath(), q.change.GetRawPath()))
+		err = v.a.printf("lines longer than 4 KiB are cut here; 'ctxfs approve' with the path approves the file once this has shown it: ctxfs diff %s %s\n",
+			v.looks.context, argument(q.change.GetPath(), q.change.GetRawPath()))
 	}
 	if err != nil || q.last == nil || v.cut == q.change.GetPath() {
 		return err

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -140,7 +141,7 @@ func TestReviewApprovesNoLinesThatItCuts(t *testing.T) {
 	s.ok("--panel", "long", "put", "-", "/long")
 	s.stdin = "a\nq\n"
 	got := s.ok("review", "long")
-	for _, want := range []string{"'ctxfs diff ctx_long long' shows them", "not approved: lines of it are not shown whole", "approved 0, rejected 0"} {
+	for _, want := range []string{"once this has shown it: ctxfs diff ctx_long 'long'\n", "not approved: lines of it are not shown whole", "approved 0, rejected 0"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("review says %.200q…, want %q", got[max(0, len(got)-600):], want)
 		}
@@ -171,9 +172,9 @@ func TestDecisionsThatAreGoneCanBeWithdrawn(t *testing.T) {
 	}
 	s.ok("rm", "/gone")
 	put("/edited", "two\n")
-	gone := "decided, but gone: gone approved by host, and 'ctxfs apply' still writes it; withdraw with 'ctxfs reject ctx_p gone'\n"
+	gone := "decided, but gone: gone approved by host, and 'ctxfs apply' still writes it; to withdraw it: ctxfs reject ctx_p 'gone'\n"
 	edited := "decided, but changed since: edited approved by host, and 'ctxfs apply' still writes what was approved; " +
-		"decide again with 'ctxfs approve ctx_p edited' or 'ctxfs reject ctx_p edited'\n"
+		"decide again with 'ctxfs approve', or: ctxfs reject ctx_p 'edited'\n"
 	if got := s.ok("changes", "p"); !strings.HasSuffix(got, "\n"+edited+gone) {
 		t.Errorf("changes: %s", got)
 	}
@@ -197,6 +198,37 @@ func TestDecisionsThatAreGoneCanBeWithdrawn(t *testing.T) {
 	if got := s.ok("apply", "p", "--dry-run"); !strings.HasPrefix(got, "edited ") || strings.Contains(got, "gone") {
 		t.Errorf("apply would write %s", got)
 	}
+}
+
+// TestRejectionsOfFilesThatChangedSince rejects a file with two hunks, and a new one. The panel adds a line to both then.
+func TestRejectionsOfFilesThatChangedSince(t *testing.T) {
+	t.Parallel()
+	ws := servertest.Workspace(t)
+	var text string
+	for i := range 40 {
+		text += fmt.Sprintf("line %d\n", i)
+	}
+	if err := os.WriteFile(filepath.Join(ws, "notes"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	servertest.Start(t, ws, nil)
+	s := &shell{t: t, dir: ws, env: map[string]string{"CTXFS_PANEL": "p"}}
+	put := func(p, content string) {
+		t.Helper()
+		s.stdin = content
+		s.ok("put", "-", p)
+	}
+	put("/notes", "first\n"+text+"last\n")
+	put("/new", "one\n")
+	s.ok("reject", "p", "--all")
+	put("/notes", "first\n"+strings.Replace(text, "line 20\n", "line 20\nbetween\n", 1)+"last\n")
+	put("/new", "one\ntwo\n")
+	got := s.ok("changes", "p")
+	if want := "\ndecided, but changed since: new rejected by host, and not as it is now; decide again with 'ctxfs approve', or: ctxfs reject ctx_p 'new'\n"; !strings.HasSuffix(got, want) ||
+		!strings.Contains(got, " M±  notes") {
+		t.Errorf("changes: %s", got)
+	}
+	s.expect("approved: 2 files\nleft out  notes  2 of its hunks: rejected\n", "approve", "p", "--all")
 }
 
 // TestWhatCouldNotBePrintedWasNotSeen has a disk become full, or a reader go away, before the end of what shows changes.
