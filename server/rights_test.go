@@ -222,6 +222,11 @@ func TestReviewRightReadsChangesOnly(t *testing.T) {
 		for _, path := range []string{"/app/app.txt", "/app/.git/x", "/none", "/"} {
 			wantError(t, read(v.ctx, editor, path, version), codes.PermissionDenied, "EACCES", "a panel that reviews reads nothing else")
 		}
+		stream, err := h.reviews().ReadVersion(v.ctx, &ctxfsv1.ReadVersionRequest{ContextId: editor, RawPath: []byte("/app/caf\xe9"), Version: version})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		wantError(t, err, codes.PermissionDenied, "EACCES", `/app/caf\xe9`)
 		for name, err := range map[string]error{
 			"a change": read(v.ctx, editor, "/app/run", version), "a file of the host's": read(t.Context(), editor, "/app/app.txt", version),
 			"a file of its own": read(v.ctx, "", "/app/app.txt", version), "a file of its own, named": read(v.ctx, v.opened.GetContextId(), "/app/app.txt", version),

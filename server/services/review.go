@@ -253,7 +253,7 @@ func (s *Reviews) ReadVersion(req *ctxfsv1.ReadVersionRequest, stream grpc.Serve
 	if caller := panels.IdentityFrom(stream.Context()); caller.Role != panels.RoleHost && id != caller.Context && !ofWorkspace[req.GetVersion()] {
 		concerned, err := s.Reviews.Concerns(stream.Context(), string(id), p)
 		if err == nil && !concerned {
-			err = &fserr.Error{Code: fserr.EACCES, Op: "read", Path: req.GetPath(), Detail: "the context does not change this path, and a panel that reviews reads nothing else of it", Hint: "list the changes, or ask a host"}
+			err = &fserr.Error{Code: fserr.EACCES, Op: "read", Path: "/" + string(p), Detail: "the context does not change this path, and a panel that reviews reads nothing else of it", Hint: "list the changes, or ask a host"}
 		}
 		if err != nil {
 			return reviewStatus(err)
