@@ -38,7 +38,8 @@ func (a *app) changesCommand() *cobra.Command {
 		Use: "changes CONTEXT [PATH...]", Short: "List what a context changed", Args: usage(cobra.MinimumNArgs(1)),
 		Long: "Lists what a context changed since it was seeded. CONTEXT is an ID or a panel.\n\n" +
 			"The first column says what a change does: A added, M modified, D deleted, T another type, X executable or not. The second says what was decided:\n" +
-			"+ approved, - rejected, ± in part. Below stand decisions on changes that the context does not have any more, which apply would still write.",
+			"+ approved, - rejected, ± in part. Below stand decisions on changes that the context does not have any more, or has changed since, with commands that\n" +
+			"withdraw them: apply still writes what was approved.",
 	}
 	cmd.Flags().BoolVar(&req.Ignored, "ignored", false, "list the files of new ignored directories one by one")
 	cmd.RunE = a.onReview(func(ctx context.Context, c *client.Client, r *client.Review, args []string) error {

@@ -60,7 +60,7 @@ q - quit; what was decided stays
 
 func (v *reviewer) run(ctx context.Context, paths []string) error {
 	var all []question
-	err := v.r.Hunks(ctx, &ctxfsv1.GetDiffRequest{Paths: paths}, func(c *ctxfsv1.Change, h *ctxfsv1.Hunk) error {
+	summary, err := v.r.Hunks(ctx, &ctxfsv1.GetDiffRequest{Paths: paths}, func(c *ctxfsv1.Change, h *ctxfsv1.Hunk) error {
 		decidable := c.GetBarred() == "" && !c.GetUnstable() && c.GetContent() != ctxfsv1.ContentKind_CONTENT_KIND_TREE
 		byHunk := c.GetHunks() > 0
 		if decidable && (h != nil) == byHunk && c.GetDecision() == 0 && h.GetDecision() == 0 {
@@ -75,6 +75,9 @@ func (v *reviewer) run(ctx context.Context, paths []string) error {
 		}
 		return nil
 	})
+	if err == nil {
+		err = printGone(v.a.env.Stdout, v.r.ContextID(), summary)
+	}
 	if err != nil {
 		return err
 	}

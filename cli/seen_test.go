@@ -187,13 +187,17 @@ func TestDecisionsThatAreGoneCanBeWithdrawn(t *testing.T) {
 	if _, _, errs := s.run("diff", "p", "/gone"); errs != gone {
 		t.Errorf("diff of one path: %q", errs)
 	}
+	s.stdin = "q\n"
+	if got := s.ok("review", "p"); !strings.HasPrefix(got, edited+gone+"\nedited   hunk 1 of 1") {
+		t.Errorf("review: %s", got)
+	}
 	if _, _, errs := s.run("diff", "p", "--against", "workspace"); errs != "" {
 		t.Errorf("diff against the workspace: %q", errs)
 	}
 	s.ok("reject", "ctx_p", "gone")
 	s.ok("approve", "ctx_p", "edited")
-	if got := s.ok("changes", "p"); strings.Contains(got, "decided") {
-		t.Errorf("changes after all was withdrawn: %s", got)
+	if got := s.ok("changes", "p") + s.ok("review", "p"); strings.Contains(got, "decided, ") {
+		t.Errorf("changes and review after all was withdrawn: %s", got)
 	}
 	if got := s.ok("apply", "p", "--dry-run"); !strings.HasPrefix(got, "edited ") || strings.Contains(got, "gone") {
 		t.Errorf("apply would write %s", got)

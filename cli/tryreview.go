@@ -48,7 +48,7 @@ func (t *trial) change(ctx context.Context) (string, error) {
 // approve reviews the file as the host does.
 func (t *trial) approve(ctx context.Context) (string, error) {
 	hunk := ""
-	err := t.review.Hunks(ctx, &ctxfsv1.GetDiffRequest{Paths: []string{t.review.path}}, func(_ *ctxfsv1.Change, h *ctxfsv1.Hunk) error {
+	_, err := t.review.Hunks(ctx, &ctxfsv1.GetDiffRequest{Paths: []string{t.review.path}}, func(_ *ctxfsv1.Change, h *ctxfsv1.Hunk) error {
 		if h != nil {
 			hunk = h.GetHunkId()
 		}

@@ -119,15 +119,18 @@ func each[M any](stream grpc.ServerStreamingClient[M], f func(*M) error) error {
 	}
 }
 
-// Hunks calls f for each change, and for each of its hunks. hunk is nil for the change itself.
-func (r *Review) Hunks(ctx context.Context, req *ctxfsv1.GetDiffRequest, f func(change *ctxfsv1.Change, hunk *ctxfsv1.Hunk) error) error {
+// Hunks calls f for each change, and for each of its hunks. hunk is nil for the change itself. It returns the summary of ListChanges.
+func (r *Review) Hunks(ctx context.Context, req *ctxfsv1.GetDiffRequest, f func(change *ctxfsv1.Change, hunk *ctxfsv1.Hunk) error) (*ctxfsv1.ChangesSummary, error) {
 	stream, err := r.diff(ctx, req, ctxfsv1.DiffForm_DIFF_FORM_UNSPECIFIED)
 	if err != nil {
-		return reviewError("getdiff", err)
+		return nil, reviewError("getdiff", err)
 	}
 	var change *ctxfsv1.Change
-	return reviewError("getdiff", each(stream, func(m *ctxfsv1.GetDiffResponse) error {
+	var summary *ctxfsv1.ChangesSummary
+	err = each(stream, func(m *ctxfsv1.GetDiffResponse) error {
 		switch e := m.GetEvent().(type) {
+		case *ctxfsv1.GetDiffResponse_Summary:
+			summary = e.Summary
 		case *ctxfsv1.GetDiffResponse_Change:
 			change = e.Change
 			return f(change, nil)
@@ -135,7 +138,8 @@ func (r *Review) Hunks(ctx context.Context, req *ctxfsv1.GetDiffRequest, f func(
 			return f(change, e.Hunk)
 		}
 		return nil
-	}))
+	})
+	return summary, reviewError("getdiff", err)
 }
 
 func (r *Review) diff(ctx context.Context, req *ctxfsv1.GetDiffRequest, form ctxfsv1.DiffForm) (grpc.ServerStreamingClient[ctxfsv1.GetDiffResponse], error) {
