@@ -16,7 +16,7 @@ test.beforeAll(async () => {
   server = await startServer({
     flags: ["--git-remote", `file://${tmpdir()}/`],
     // Each test has a repository of its own, since applying changes it.
-    repositories: { kinds: files, keys: files, phone: files, stale: files, moving: files, remote: { "a.txt": "a\n" }, dialogs: files, slow: files, app: { "large.ts": numbered(5000) } },
+    repositories: { kinds: files, keys: files, phone: files, stale: files, moving: files, gone: files, remote: { "a.txt": "a\n" }, dialogs: files, slow: files, app: { "large.ts": numbered(5000) } },
   });
 });
 
@@ -209,6 +209,31 @@ test("dialogs act on what was there when they opened, though the panel submits o
   }
   expect((await changes(contextId)).map((c) => c.approvedHunks ?? 0).every((n) => n === 0)).toBe(true);
   expect(await server.git("dialogs", "status", "--porcelain")).toBe("");
+});
+
+test("decisions on changes that are gone or changed since are shown, and taken back", async ({ page }) => {
+  const contextId = await panelWithChanges("gone");
+  await server.ctxfs("approve", contextId, "gone/a.ts", "gone/b.go", "--unseen");
+  await server.ctxfs("reject", contextId, "gone/data.bin", "-m", "no binaries");
+  await server.call("FsService/WriteFile", { contextId, path: "/gone/a.ts", text: numbered(100) });
+  await server.call("FsService/WriteFile", { contextId, path: "/gone/b.go", text: "package c\n" });
+  await server.call("FsService/WriteFile", { contextId, path: "/gone/data.bin", data: Buffer.from([0, 3]).toString("base64") });
+  const problems = await signIn(page, server, `/contexts/${contextId}/changes`);
+  const listed = page.locator(".rv-gone li");
+  await expect(listed).toHaveText([
+    /gone\/a\.ts approved by host, and gone; Apply still writes what was approved/,
+    /gone\/b\.go approved by host, and changed since; Apply still writes what was approved/,
+    /gone\/data\.bin rejected by host, and changed since; what it has now is not rejected: “no binaries”/,
+  ]);
+  await page.getByRole("button", { name: "Withdraw: gone/a.ts" }).click();
+  await expect(listed).toHaveCount(2);
+  await page.getByRole("button", { name: "Reset file: gone/data.bin" }).click();
+  await expect(listed).toHaveText([/b\.go/]);
+  await page.getByRole("navigation", { name: "Changed files" }).getByRole("button", { name: /b\.go/ }).click();
+  await page.getByRole("button", { name: "Reject file" }).click(); // a new decision takes the place of the earlier one
+  await expect(listed).toHaveCount(0);
+  expect(await server.ctxfs("changes", contextId)).not.toContain("decided, but");
+  expect(problems).toEqual([]);
 });
 
 test("keys decide only on what is in sight, and Apply waits for the decisions and shows its outcome", { tag: "@full" }, async ({ page }) => {

@@ -135,7 +135,7 @@ function ScopeField({ fields, set, approved, change }: { fields: Fields; set: (s
       <legend>What</legend>
       {option("approved", `What is approved: ${count(approved, "hunk or file", "hunks and files")}`)}
       {change && option("file", `Approve and apply ${nameOf(change)}`)}
-      {option("all", "Approve and apply all changes, except sensitive and ignored ones")}
+      {option("all", "Approve and apply all changes, except rejected, sensitive and ignored ones")}
     </fieldset>
   );
 }

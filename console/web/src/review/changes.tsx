@@ -13,6 +13,7 @@ import { countsOf, keyOf, pending, stateOf, undecidable, verdictOf, type Verdict
 import type { Act, PartState } from "./diffmodel";
 import type { DiffHandle } from "./diffview";
 import { FileHead, FileList } from "./filelist";
+import { GoneNote } from "./gone";
 import { bindings, move, type Command } from "./keys";
 import { RemarkDialog } from "./remark";
 import { partLines, type Form, type Part } from "./rows";
@@ -171,12 +172,14 @@ function Loaded({ contextId, review, changes, wanted }: LoadedProps) {
   const page = changes.length === 0 ? (
     <div className="page">
       {review.notice && <Note tone="warn">{review.notice}</Note>}
+      <GoneNote review={review} />
       <Empty title="No changes"><p>The context is as its base: what it was seeded with, and what was applied since.</p></Empty>
     </div>
   ) : (
     <div className="rv">
       <Bar review={review} form={form} narrow={narrow} onForm={setForm} onApply={openApply} onApproveAll={() => setOpen({ kind: "approveAll", seen: review.seen() })} />
       <SubmittedNote contextId={contextId} round={review.round} />
+      <GoneNote review={review} />
       {review.notice && <div className="rv-notice" role="alert"><span className="grow">{review.notice}</span><Button small onClick={review.dismiss}>Close</Button></div>}
       {review.list.error !== undefined && <ErrorNote error={review.list.error} retry={review.reload} />}
       <Split label="Width of the file list" name="changes" initial={320} side={
@@ -198,7 +201,7 @@ function Loaded({ contextId, review, changes, wanted }: LoadedProps) {
       {open?.kind === "apply" && <ApplyDialog contextId={contextId} change={open.change} seen={open.seen} review={review} onClose={close} />}
       {open?.kind === "approveAll" && (
         <Confirm title="Approve all changes" action="Approve all" onConfirm={() => review.approveAll(open.seen)} onClose={close}>
-          <p>All changes become approved, also those that are rejected now. Sensitive and ignored files are left out: decide on them one by one. Nothing is applied yet.</p>
+          <p>All changes become approved, but for files and hunks that are rejected now. Sensitive and ignored files are left out too: decide on them one by one. Nothing is applied yet.</p>
         </Confirm>
       )}
       {open?.kind === "remark" && (

@@ -2,10 +2,11 @@
 import { useCallback, useEffect, useMemo, useReducer, useRef, useState } from "react";
 import { ApiError, asApiError, call, stream } from "../api";
 import { follow } from "../follow";
-import type { Change, Hunk } from "../gen/api";
+import type { Change, GoneDecision, Hunk } from "../gen/api";
 import { announce, toast, useAsync, type Async } from "../ui";
 import { listChanges, sendDecision, type Listing } from "./data";
-import { empty, keyOf, reduce, type Ask, type State, type Verdict } from "./decisions";
+import { empty, keyOf, pending, reduce, type Ask, type State, type Verdict } from "./decisions";
+import { approvedAllText } from "./words";
 
 /** What a person saw when a dialog opened. The changes may be read again while it is open. */
 export interface Seen {
@@ -22,6 +23,8 @@ export interface Reviewing {
   loaded: (change: Change, hunks: readonly Hunk[]) => void;
   /** Decides on hunks, or on the whole change if none are named. It returns whether the server took the decision. */
   decide: (change: Change, hunkIds: readonly string[], verdict: Verdict, title: string) => Promise<boolean>;
+  /** Takes back what was decided on a path whose change is gone, or another one by now. */
+  withdraw: (gone: GoneDecision) => Promise<void>;
   /** Approves all changes of the revision that the person saw. */
   approveAll: (seen: Seen) => Promise<void>;
   /** What the person sees now, for a dialog that opens. */
@@ -81,6 +84,7 @@ export function useReview(contextId: string): Reviewing {
     return sent;
   }, [contextId, reload]);
 
+  const gone = list.data?.summary.gone;
   const decide = useCallback(async (change: Change, hunkIds: readonly string[], verdict: Verdict, title: string) => {
     const ask = { path: keyOf(change), hunkIds: [...hunkIds], verdict };
     const id = steps.current++;
@@ -88,8 +92,15 @@ export function useReview(contextId: string): Reviewing {
     announce(title);
     const taken = await send([{ ...ask, changeId: change.changeId ?? "" }]);
     if (!taken) dispatch({ type: "refused", id });
+    else if (gone?.some((g) => keyOf(g) === ask.path)) reloadList(); // the new decision took the place of that one
     return taken;
-  }, [send]);
+  }, [send, gone, reloadList]);
+
+  const withdraw = useCallback(async (of: GoneDecision) => {
+    if (!await send([{ path: keyOf(of), hunkIds: [], verdict: pending, changeId: "" }])) return;
+    announce("Decision taken back");
+    reload();
+  }, [send, reload]);
 
   const undo = useCallback(() => {
     const step = known.current.steps.at(-1);
@@ -112,8 +123,8 @@ export function useReview(contextId: string): Reviewing {
   const approveAll = useCallback(async (what: Seen) => {
     await settled(what);
     try {
-      const { leftOutCount = 0 } = await call("ReviewService/Decide", { contextId, selection: { all: true }, decision: "DECISION_APPROVED", ifRevision: what.revision });
-      toast(leftOutCount > 0 ? `Approved all but ${String(leftOutCount)} that have to be decided one by one` : "Approved all changes", "good");
+      const { leftOut = [], leftOutCount = 0 } = await call("ReviewService/Decide", { contextId, selection: { all: true }, decision: "DECISION_APPROVED", ifRevision: what.revision });
+      toast(approvedAllText(leftOut, leftOutCount), "good");
     } finally {
       reload();
     }
@@ -133,7 +144,7 @@ export function useReview(contextId: string): Reviewing {
     if (waiting.current === 0) dispatch({ type: "loaded", change, hunks });
     else void queue.current.then(() => dispatch({ type: "loaded", change, hunks }));
   }, []);
-  return { list, state, round, loaded, decide, approveAll, seen, settled, undo, reload, notice, dismiss: () => setNotice(""), lost };
+  return { list, state, round, loaded, decide, withdraw, approveAll, seen, settled, undo, reload, notice, dismiss: () => setNotice(""), lost };
 }
 
 interface Watcher {

@@ -1,4 +1,4 @@
-import type { AppliedFile, Change, FileVersion, JournalEntry } from "../gen/api";
+import type { AppliedFile, Change, FileVersion, GoneDecision, JournalEntry, LeftOut } from "../gen/api";
 import type { FileState } from "./decisions";
 import { count, size } from "../ui/format";
 import { shownPath } from "./text";
@@ -66,6 +66,23 @@ export function conflictWord(kind = ""): string {
       CONFLICT_KIND_CHANGED_MEANWHILE: "A program changed the file meanwhile, or has it open for writing.",
     }[kind] ?? "It cannot be merged."
   );
+}
+
+/** What was decided, and what has become of the change. */
+export function goneWord({ decision, actor, replaced }: GoneDecision): string {
+  const approved = decision === "DECISION_APPROVED";
+  const what = `${approved ? "approved" : "rejected"}${actor ? ` by ${actor}` : ""}, and ${replaced ? "changed since" : "gone"}`;
+  if (approved) return `${what}; Apply still writes what was approved`;
+  return replaced ? `${what}; what it has now is not rejected` : what;
+}
+
+/** Says what "Approve all" did. The list has the first of the changes that it left out, in whole or in part. */
+export function approvedAllText(leftOut: readonly LeftOut[], leftOutCount: number): string {
+  if (leftOutCount === 0) return "Approved all changes";
+  const parts = leftOut.filter(({ hunks = 0 }) => hunks > 0).length;
+  const whole = leftOutCount - parts;
+  const left = [...(whole > 0 ? [count(whole, "file")] : []), ...(parts > 0 ? [`rejected hunks of ${count(parts, "file")}`] : [])];
+  return `Approved all but ${left.join(" and ")}: decide on these one by one`;
 }
 
 /** What was done to a file. */

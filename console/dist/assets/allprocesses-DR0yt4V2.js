@@ -1,1 +1,0 @@
-import{j as o}from"./index-CdGA1Cbg.js";import{P as s}from"./processes-BRJWrbR_.js";import"./names-DCE4KGAe.js";import"./follow-DlW3q4un.js";import"./colours-BdebpjGW.js";/* empty css            */function a({rest:r}){return o.jsx(s,{route:["processes"],rest:r})}export{a as default};

@@ -1,1 +1,0 @@
-import{j as s}from"./index-CdGA1Cbg.js";import{P as t}from"./processes-BRJWrbR_.js";import"./names-DCE4KGAe.js";import"./follow-DlW3q4un.js";import"./colours-BdebpjGW.js";/* empty css            */function x({contextId:o,rest:r}){return s.jsx(t,{contextId:o,route:["contexts",o,"processes"],rest:r})}export{x as default};
