@@ -32,6 +32,13 @@ func TestApplyTakesWhatWasShown(t *testing.T) {
 			t.Errorf("%v: exit %d, %q, %q; want %q", args, code, out, errs, want)
 		}
 	}
+	// look shows changes. It may name the rejection of what dir/a was before.
+	look := func(args ...string) {
+		t.Helper()
+		if code, _, errs := s.run(args...); code != 0 || errs != "" && !strings.HasPrefix(errs, "decided, but changed since: dir/a rejected by host") {
+			t.Fatalf("%v: exit %d, %q", args, code, errs)
+		}
+	}
 	s.ok("mkdir", "/dir")
 	put("/dir/a", "one\n")
 	put("/dir/b", "one\n")
@@ -42,26 +49,26 @@ func TestApplyTakesWhatWasShown(t *testing.T) {
 	}
 
 	// Each command that shows changes is a look.
-	s.ok("diff", "p")
-	for _, look := range [][]string{{"diff"}, {"changes"}, {"diff", "--stat"}, {"diff", "--name-status"}, {"changes", "--json"}, {"review"}} {
-		put("/dir/a", strings.Join(look, " ")+"\n")
+	look("diff", "p")
+	for _, by := range [][]string{{"diff"}, {"changes"}, {"diff", "--stat"}, {"diff", "--name-status"}, {"changes", "--json"}, {"review"}} {
+		put("/dir/a", strings.Join(by, " ")+"\n")
 		refused("changed since you looked: dir/a", "approve", "p", "--all")
 		s.stdin = "s\ns\n" // review: skip
-		s.ok(append(look, "p")...)
+		look(append(by, "p")...)
 		s.ok("approve", "p", "--all")
 		s.ok("reject", "p", "dir")
 	}
 
 	// A look against anything else than the base is none.
 	put("/dir/a", "two\n")
-	for _, look := range [][]string{{"diff", "p", "--against", "workspace"}, {"diff", "p", "dir/b"}} {
-		s.ok(look...)
+	for _, by := range [][]string{{"diff", "p", "--against", "workspace"}, {"diff", "p", "dir/b"}} {
+		look(by...)
 		refused("changed since you looked: dir/a; look again with 'ctxfs diff'", "apply", "p", "dir")
 	}
 	// Earlier bytes were seen, and then others.
-	s.ok("diff", "p")
+	look("diff", "p")
 	put("/dir/a", "three\n")
-	s.ok("diff", "p", "dir")
+	look("diff", "p", "dir")
 	put("/dir/a", "two\n")
 	for _, flag := range []string{"--no-merge", "--dry-run"} {
 		refused("changed since you looked: dir/a", "apply", "p", "dir/a", flag)
@@ -70,7 +77,7 @@ func TestApplyTakesWhatWasShown(t *testing.T) {
 	s.ok("apply", "p", "dir/a", "--dry-run", "--unseen")
 
 	// New files below a directory were not seen, and neither was a removal.
-	s.ok("diff", "p")
+	look("diff", "p")
 	put("/dir/new", "new\n")
 	refused("dir/new", "apply", "p", "dir")
 	refused("dir/new", "apply", "p", "--all")
