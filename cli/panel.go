@@ -156,7 +156,8 @@ func (a *app) exports(c *client.Client, p *client.Panel) error {
 // shellQuote quotes for a POSIX shell, whatever s holds.
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// argument writes a path as the last argument of a command that is shown. Bytes that a terminal might obey are escaped as bash and zsh read them.
+// argument writes a path as the last argument of a command that is shown. Bytes that a terminal might obey are escaped as
+// bash and zsh read them.
 func argument(path string, raw []byte) string {
 	name := strings.TrimPrefix(cmp.Or(string(raw), path), "/")
 	text := shellQuote(name)

@@ -55,8 +55,8 @@ func TestReviewOfNamesThatAreNotUTF8(t *testing.T) {
 	}
 }
 
-// TestCommandsThatWithdrawDecisionsNameTheFile approves files whose names mean something to a shell, to ctxfs or to a terminal. The agent removes some, and
-// changes the others. A shell reads the commands that changes prints.
+// TestCommandsThatWithdrawDecisionsNameTheFile approves files whose names mean something to a shell, to ctxfs or to a
+// terminal. The agent removes some, and changes the others. A shell reads the commands that changes prints.
 func TestCommandsThatWithdrawDecisionsNameTheFile(t *testing.T) {
 	t.Parallel()
 	bash, err := exec.LookPath("bash")

@@ -185,7 +185,9 @@ func (l *List) withdraw(sel Selection) (rest Selection, others []*Change, gone [
 			if c != nil {
 				ids = append(ids, c.ID)
 			}
-			isNamed = slices.ContainsFunc(sel.Changes, func(s Selected) bool { return len(s.Hunks) == 0 && (c == nil && s.covers(p) || s.names(p, ids...)) })
+			isNamed = slices.ContainsFunc(sel.Changes, func(s Selected) bool {
+				return len(s.Hunks) == 0 && (c == nil && s.covers(p) || s.names(p, ids...))
+			})
 			isRecorded = c != nil && slices.ContainsFunc(sel.Changes, func(s Selected) bool { return s.names(p, c.ID) })
 		}
 		if isNamed && !(isRecorded && c.isDecidable()) {
@@ -203,7 +205,8 @@ func (l *List) withdraw(sel Selection) (rest Selection, others []*Change, gone [
 	}
 	rest.Changes = []Selected{}
 	for _, s := range sel.Changes {
-		if !slices.ContainsFunc(gone, s.covers) || slices.ContainsFunc(others, func(c *Change) bool { return c.isDecidable() && s.names(c.Path, c.ID) }) {
+		isOfOther := func(c *Change) bool { return c.isDecidable() && s.names(c.Path, c.ID) }
+		if !slices.ContainsFunc(gone, s.covers) || slices.ContainsFunc(others, isOfOther) {
 			rest.Changes = append(rest.Changes, s)
 		}
 	}
@@ -332,8 +335,8 @@ func (d *decided) on(c *Change) map[string]Verdict {
 	return out
 }
 
-// Verdict returns what was decided on exactly this change as a whole, and on its hunks. A verdict on an earlier content of the file counts for the hunks
-// that it had in common.
+// Verdict returns what was decided on exactly this change as a whole, and on its hunks. A verdict on an earlier content of
+// the file counts for the hunks that it had in common.
 func (l *List) Verdict(c *Change) (whole Verdict, hunks map[string]Verdict) {
 	if d := l.state.current(c); d != nil && d.Whole != nil {
 		whole = *d.Whole

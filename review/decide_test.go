@@ -18,8 +18,8 @@ func editedAt(lines ...int) string {
 	return text
 }
 
-// TestVerdictsOnAWholeFileStayOnItsHunks decides on a file as a whole, of which lines 5 and 20 are changed. The agent edits the file then, and everything is
-// approved and applied.
+// TestVerdictsOnAWholeFileStayOnItsHunks decides on a file as a whole, of which lines 5 and 20 are changed. The agent edits
+// the file then, and everything is approved and applied.
 func TestVerdictsOnAWholeFileStayOnItsHunks(t *testing.T) {
 	t.Parallel()
 	agent := func(lines ...int) func(w *world) {
@@ -119,8 +119,8 @@ func goneOf(l *List) string {
 	return strings.Join(out, ", ")
 }
 
-// TestARejectionOfAChangeWithoutHunksHoldsForThatChange rejects changes that have no hunks, or one that each edit replaces. The agent makes another change of
-// the file: the rejection is named, and does not hold for what nobody saw then.
+// TestARejectionOfAChangeWithoutHunksHoldsForThatChange rejects changes that have no hunks, or one that each edit replaces.
+// The agent makes another change of the file: the rejection is named, and does not hold for what nobody saw then.
 func TestARejectionOfAChangeWithoutHunksHoldsForThatChange(t *testing.T) {
 	t.Parallel()
 	const gone = "gone"

@@ -15,8 +15,9 @@ type GoneDecision struct {
 	Replaced bool
 }
 
-// gone returns the decisions within scopes that the changes of the list do not show, by path: those on paths without a change, and those of which a part
-// is none of the change that the path has now. It looks into new ignored directories, which the list shows as one change.
+// gone returns the decisions within scopes that the changes of the list do not show, by path: those on paths without a
+// change, and those of which a part is none of the change that the path has now. It looks into new ignored directories, which
+// the list shows as one change.
 func (r *Reviews) gone(ctx context.Context, l *List, scopes []Path) (out []GoneDecision, err error) {
 	there, trees := map[Path]*Change{}, map[Path]bool{}
 	for _, c := range l.Changes {
@@ -60,7 +61,8 @@ func (r *Reviews) gone(ctx context.Context, l *List, scopes []Path) (out []GoneD
 	return out, nil
 }
 
-// hiddenBy returns a function that reports whether a later change of the path does not have a hunk; "" stands for the earlier change as a whole.
+// hiddenBy returns a function that reports whether a later change of the path does not have a hunk; "" stands for the earlier
+// change as a whole.
 func (d *decided) hiddenBy(c *Change) func(hunk string) bool {
 	shown := d.on(c)
 	isShown := func(hunk string) bool { return shown[hunk].Decision != "" }

@@ -12,6 +12,11 @@ func TestDecisionsOnChangesThatAreGoneAreListed(t *testing.T) {
 	two := strings.NewReplacer("line 5\n", "five\n", "line 25\n", "twenty-five\n").Replace(numbered(30))
 	second := strings.Replace(numbered(30), "line 25\n", "twenty-five\n", 1)
 	approve := func(w *world) { w.decide(Approved, Selection{All: true}) }
+	reject := func(w *world) { w.decide(Rejected, Selection{All: true}) }
+	approveX := func(w *world) { w.decide(Approved, Selection{Changes: []Selected{{Path: "ign/x"}}}) }
+	writes := func(p, content string) func(w *world) {
+		return func(w *world) { write(w.t, w.in(id), files{p: content}) }
+	}
 	for name, row := range map[string]struct {
 		decide, after func(w *world)
 		query         Query
@@ -20,19 +25,19 @@ func TestDecisionsOnChangesThatAreGoneAreListed(t *testing.T) {
 		"shown":                          {approve, func(*world) {}, Query{}, nil},
 		"taken back":                     {approve, func(w *world) { w.discard() }, Query{}, []string{"a approved gone", "d/b approved gone"}},
 		"taken back, a path":             {approve, func(w *world) { w.discard() }, Query{Paths: []Path{"d"}}, []string{"d/b approved gone"}},
-		"rejected":                       {func(w *world) { w.decide(Rejected, Selection{All: true}) }, func(w *world) { w.discard() }, Query{}, []string{"a rejected gone", "d/b rejected gone"}},
-		"rejected, edited":               {func(w *world) { w.decide(Rejected, Selection{All: true}) }, func(w *world) { write(w.t, w.in(id), files{"d/b": "BB\n"}) }, Query{}, []string{"d/b rejected replaced"}},
-		"edited":                         {approve, func(w *world) { write(w.t, w.in(id), files{"d/b": "BB\n"}) }, Query{}, []string{"d/b approved replaced"}},
+		"rejected":                       {reject, func(w *world) { w.discard() }, Query{}, []string{"a rejected gone", "d/b rejected gone"}},
+		"rejected, edited":               {reject, writes("d/b", "BB\n"), Query{}, []string{"d/b rejected replaced"}},
+		"edited":                         {approve, writes("d/b", "BB\n"), Query{}, []string{"d/b approved replaced"}},
 		"withdrawn":                      {approve, func(w *world) { w.discard(); w.decide(Rejected, Selection{All: true}) }, Query{}, nil},
 		"decided again":                  {approve, func(w *world) { write(w.t, w.in(id), files{"d/b": "BB\n"}); approve(w) }, Query{}, nil},
 		"applied":                        {approve, func(w *world) { w.apply(ApplyRequest{}) }, Query{}, nil},
-		"in an ignored tree":             {func(w *world) { w.decide(Approved, Selection{Changes: []Selected{{Path: "ign/x"}}}) }, func(*world) {}, Query{}, nil},
-		"ignored, taken back":            {func(w *world) { w.decide(Approved, Selection{Changes: []Selected{{Path: "ign/x"}}}) }, func(w *world) { remove(w.t, w.in(id), "ign/x", "ign/y") }, Query{}, []string{"ign/x approved gone"}},
-		"in an ignored tree, taken back": {func(w *world) { w.decide(Approved, Selection{Changes: []Selected{{Path: "ign/x"}}}) }, func(w *world) { remove(w.t, w.in(id), "ign/x") }, Query{}, []string{"ign/x approved gone"}},
-		"in an ignored tree, edited":     {func(w *world) { w.decide(Approved, Selection{Changes: []Selected{{Path: "ign/x"}}}) }, func(w *world) { write(w.t, w.in(id), files{"ign/x": "X\n"}) }, Query{}, []string{"ign/x approved replaced"}},
-		"in an ignored tree, elsewhere":  {func(w *world) { w.decide(Approved, Selection{Changes: []Selected{{Path: "ign/x"}}}) }, func(w *world) { remove(w.t, w.in(id), "ign/x") }, Query{Paths: []Path{"d"}}, nil},
-		"a hunk that is left":            {func(w *world) { w.hunk(1) }, func(w *world) { write(w.t, w.in(id), files{"a": second}) }, Query{}, nil},
-		"a hunk that is gone":            {func(w *world) { w.hunk(0) }, func(w *world) { write(w.t, w.in(id), files{"a": second}) }, Query{}, []string{"a approved replaced"}},
+		"in an ignored tree":             {approveX, func(*world) {}, Query{}, nil},
+		"ignored, taken back":            {approveX, func(w *world) { remove(w.t, w.in(id), "ign/x", "ign/y") }, Query{}, []string{"ign/x approved gone"}},
+		"in an ignored tree, taken back": {approveX, func(w *world) { remove(w.t, w.in(id), "ign/x") }, Query{}, []string{"ign/x approved gone"}},
+		"in an ignored tree, edited":     {approveX, writes("ign/x", "X\n"), Query{}, []string{"ign/x approved replaced"}},
+		"in an ignored tree, elsewhere":  {approveX, func(w *world) { remove(w.t, w.in(id), "ign/x") }, Query{Paths: []Path{"d"}}, nil},
+		"a hunk that is left":            {func(w *world) { w.hunk(1) }, writes("a", second), Query{}, nil},
+		"a hunk that is gone":            {func(w *world) { w.hunk(0) }, writes("a", second), Query{}, []string{"a approved replaced"}},
 		"of a comparison":                {approve, func(w *world) { w.discard() }, Query{Against: Against{Workspace: true}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

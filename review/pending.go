@@ -7,8 +7,8 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// Pending reports whether a context has approvals that were not applied, or conflicts that were not resolved. It reads only what reviews keep, and does not enter
-// the context.
+// Pending reports whether a context has approvals that were not applied, or conflicts that were not resolved. It reads only
+// what reviews keep, and does not enter the context.
 func (r *Reviews) Pending(id string) (bool, error) {
 	st, err := r.states.read(id)
 	if err != nil {
@@ -22,8 +22,8 @@ func (r *Reviews) Pending(id string) (bool, error) {
 	return len(st.Conflicts) > 0, nil
 }
 
-// Submitted reports whether a context was submitted, and still has changes of the paths that were submitted then, of which not all was applied. It compares
-// the context if it was submitted.
+// Submitted reports whether a context was submitted, and still has changes of the paths that were submitted then, of which
+// not all was applied. It compares the context if it was submitted.
 func (r *Reviews) Submitted(ctx context.Context, id string) (bool, error) {
 	st, err := r.states.read(id)
 	if err != nil || st.Submitted == nil {

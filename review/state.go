@@ -30,13 +30,13 @@ type Verdict struct {
 	At       time.Time `json:"at"`
 }
 
-// decided is what was decided on a path: on the change as a whole, or on hunks. It holds for the two versions that the reviewer saw; the content of both
-// is in the store.
+// decided is what was decided on a path: on the change as a whole, or on hunks. It holds for the two versions that the
+// reviewer saw; the content of both is in the store.
 type decided struct {
 	Before Version `json:"before"`
 	After  Version `json:"after"`
-	// Whole is the verdict on the change as a whole. It also holds for each of WholeHunks, the IDs of the hunks that the change has, once the context has
-	// another change with this hunk.
+	// Whole is the verdict on the change as a whole. It also holds for each of WholeHunks, the IDs of the hunks that the change
+	// has, once the context has another change with this hunk.
 	Whole      *Verdict           `json:"whole,omitempty"`
 	WholeHunks []string           `json:"wholeHunks,omitempty"`
 	Hunks      map[string]Verdict `json:"hunks,omitempty"`

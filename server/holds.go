@@ -9,8 +9,9 @@ import (
 	"github.com/ctxfs/ctxfs/repos"
 )
 
-// look returns what holds contexts at the moment of the call: connected clients, open files, commands, decisions, staged commits and sites. It
-// enters no context, since the caller may have one for itself: callers of that context wait, so it also takes at most lookTime.
+// look returns what holds contexts at the moment of the call: connected clients, open files, commands, decisions, staged
+// commits and sites. It enters no context, since the caller may have one for itself: callers of that context wait, so it also
+// takes at most lookTime.
 func (c *collector) look(ctx context.Context) (contexts.Holds, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.lookTime)
 	defer cancel()
@@ -32,8 +33,8 @@ func (c *collector) look(ctx context.Context) (contexts.Holds, error) {
 	return h.holds, nil
 }
 
-// work returns a GarbageOptions.Changes, nil if nothing of a context matters. It keeps a context with changes that were submitted, unless by force, and one with
-// work that would be lost, unless that may be discarded.
+// work returns a GarbageOptions.Changes, nil if nothing of a context matters. It keeps a context with changes that were
+// submitted, unless by force, and one with work that would be lost, unless that may be discarded.
 func (c *collector) work(force, discard bool) func(ctx context.Context, id contexts.ID) ([]contexts.Kept, error) {
 	if force && discard {
 		return nil

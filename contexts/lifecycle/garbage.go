@@ -44,10 +44,9 @@ type GarbageOptions struct {
 	// Look returns what holds contexts at the moment of the call. It is called again before each removal, when no operation can enter the context:
 	// it must not enter it either. nil means that nothing does.
 	Look func(ctx context.Context) (Holds, error)
-	// Changes returns the reasons to keep a context that has changes, or snapshots with changes, which were not applied. Force does not override them:
-	// Changes leaves KeepSubmitted out of a forced collection.
-	// It may enter the context: the collection calls it before it takes a context, and again when it has the context alone. nil means that changes
-	// keep nothing.
+	// Changes returns the reasons to keep a context that has changes, or snapshots with changes, which were not applied. Force
+	// does not override them: Changes leaves KeepSubmitted out of a forced collection. It may enter the context: the collection
+	// calls it before it takes a context, and again when it has the context alone. nil means that changes keep nothing.
 	Changes func(ctx context.Context, id catalog.ID) ([]Kept, error)
 	// Size returns what a context and its snapshots take on disk, for MaxBytes; nil measures.
 	Size func(ctx context.Context, id catalog.ID) (int64, error)
