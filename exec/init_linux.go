@@ -67,11 +67,19 @@ type launch struct {
 // report is a message of init.
 type report struct {
 	ID uint32
-	// Error says why the command did not start.
+	// Error says why the command did not start, or with Exited why it did not run.
 	Error string `json:",omitempty"`
 	// Started and Exited say what happened; Code is the exit code.
 	Started, Exited bool `json:",omitempty"`
 	Code            int  `json:",omitempty"`
+}
+
+// exit returns what a report of an exit says.
+func (r report) exit() Exit {
+	if r.Error != "" {
+		return Exit{Reason: SandboxFailed, Detail: "the command did not run: " + r.Error}
+	}
+	return Exit{Reason: Exited, Code: r.Code & 0xff}
 }
 
 // Init runs the program inside of a sandbox if that is what the arguments say, and returns its exit code.
@@ -117,7 +125,7 @@ func runInit(job string, fd int, argv []string) error {
 	if !ok {
 		return errors.New("the descriptor is no socket pair")
 	}
-	return (&initd{engine: engine, running: map[uint32]*os.Process{}, spares: make(chan *spare, 1)}).serve()
+	return (&initd{engine: engine, running: map[uint32]*child{}, spares: make(chan *spare, 1), newSpare: newSpare}).serve()
 }
 
 // greet reports to the engine that the program runs. With a network it listens on the addresses of the proxy, and passes the sockets.
@@ -154,10 +162,20 @@ type initd struct {
 
 	mu sync.Mutex
 	// running has the commands that are not reaped: their process IDs are theirs.
-	running map[uint32]*os.Process
+	running map[uint32]*child
 	// spares has the spare for the next command, and refilling is true while one is made.
 	spares    chan *spare
 	refilling atomic.Bool
+	// newSpare is replaced in tests.
+	newSpare func() (*spare, error)
+}
+
+// child is a command; guarded by initd.mu.
+type child struct {
+	// spare is the process that becomes the command. Only await sets another one.
+	spare *spare
+	// signaled is true once the engine has signaled the command.
+	signaled bool
 }
 
 // refillAfter is how long a command may run before the next spare is made. A short one has the processor for itself.
@@ -190,19 +208,36 @@ func newSpare() (*spare, error) {
 	return &spare{p, ours}, nil
 }
 
-// become has the spare become a command. It fails, and reaps the spare, if a command of the sandbox has killed it.
-func (s *spare) become(files []*os.File) error {
-	defer s.socket.Close()
+// give gives the spare an order. A spare that cannot have it ends.
+func (s *spare) give(files []*os.File) {
 	fds := make([]int, len(files))
+	var err error
 	for i, f := range files {
 		fds[i] = int(f.Fd())
+		if i >= 4 { // the variables and the order, which an earlier spare may have read
+			_, failed := f.Seek(0, io.SeekStart)
+			err = errors.Join(err, failed)
+		}
 	}
-	err := unix.Sendmsg(int(s.socket.Fd()), []byte{0}, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+	if err == nil {
+		err = unix.Sendmsg(int(s.socket.Fd()), []byte{0}, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+	}
 	if err != nil {
 		_ = s.process.Kill() // it may have ended, or be stopped
-		_, _ = s.process.Wait()
 	}
-	return err
+}
+
+// confirms waits until the spare has confirmed its order. It returns false if the spare has ended without that. Only EOF and ECONNRESET say so: after
+// any other error the command may have run.
+func (s *spare) confirms() bool {
+	_, err := s.socket.Read(make([]byte, 1))
+	return !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET)
+}
+
+// reap waits for the end of the spare, or of the command that it became.
+func (s *spare) reap() (*os.ProcessState, error) {
+	_ = s.socket.Close() // nothing more is read from it
+	return s.process.Wait()
 }
 
 // refill makes the spare for the next command, unless there is one. Without one the next command waits for its own.
@@ -215,7 +250,7 @@ func (d *initd) refill() {
 		if len(d.spares) > 0 {
 			return
 		}
-		if s, err := newSpare(); err == nil {
+		if s, err := d.newSpare(); err == nil {
 			d.spares <- s // there is room: nobody else adds one
 		}
 	}()
@@ -227,7 +262,7 @@ func (d *initd) spare() (*spare, error) {
 	case s := <-d.spares:
 		return s, nil
 	default:
-		return newSpare()
+		return d.newSpare()
 	}
 }
 
@@ -264,19 +299,43 @@ func (d *initd) start(id uint32, files []*os.File) {
 		return
 	}
 	d.say(report{ID: id, Started: true}) // before it begins: it may kill or stop this program
-	if err = s.become(files); err != nil {
-		if s, err = newSpare(); err == nil {
-			err = s.become(files)
-		}
-	}
-	if err != nil {
-		d.say(report{ID: id, Exited: true, Code: killedCode})
-		return
-	}
+	c := &child{spare: s}
 	d.mu.Lock()
-	d.running[id] = s.process
+	d.running[id] = c
 	d.mu.Unlock()
-	go d.await(id, s.process, l.Spare)
+	s.give(files)
+	go d.await(id, c, files, l.Spare)
+	files = nil // await closes them
+}
+
+// maxSpares is how many spares get the order of one command. Another command of the sandbox may kill them all.
+const maxSpares = 3
+
+// handOver waits until a spare has confirmed the order of a command. It gives the order to another spare if one ends before that, unless the engine has
+// signaled the command: then that is the command's end. It fails if no spare has confirmed.
+func (d *initd) handOver(c *child, files []*os.File) error {
+	for n := 1; !c.spare.confirms(); n++ {
+		if n == maxSpares {
+			return fmt.Errorf("%d processes ended before they became it", n)
+		}
+		next, err := d.newSpare()
+		if err != nil {
+			return err
+		}
+		d.mu.Lock()
+		if c.signaled {
+			d.mu.Unlock()
+			_ = next.process.Kill()
+			_, _ = next.reap()
+			return nil
+		}
+		_ = c.spare.process.Kill() // its socket is closed: it is ending
+		_, _ = c.spare.reap()
+		c.spare = next
+		next.give(files)
+		d.mu.Unlock()
+	}
+	return nil
 }
 
 // open reads a launch, and opens its working directory.
@@ -285,9 +344,6 @@ func (d *initd) open(files []*os.File) (l launch, at *os.File, err error) {
 		return l, nil, fmt.Errorf("%d files instead of 5", len(files))
 	}
 	if err := json.NewDecoder(files[0]).Decode(&l); err != nil {
-		return l, nil, err
-	}
-	if _, err := files[0].Seek(0, io.SeekStart); err != nil {
 		return l, nil, err
 	}
 	dir, err := unix.Open(string(l.Dir), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -301,22 +357,25 @@ func (d *initd) open(files []*os.File) (l launch, at *os.File, err error) {
 const killedCode = 128 + int(unix.SIGKILL)
 
 // await waits for the end of a command, kills what is left of its session, and reports the exit.
-func (d *initd) await(id uint32, p *os.Process, keepSpare bool) {
+func (d *initd) await(id uint32, c *child, files []*os.File, keepSpare bool) {
 	refill := time.AfterFunc(refillAfter, func() {
 		if keepSpare {
 			d.refill()
 		}
 	})
+	failure := d.handOver(c, files)
+	closeAll(files) // the command has them
+	pid := c.spare.process.Pid
 	var info unix.Siginfo
 	for { // not reaped: the session keeps its number
-		if err := unix.Waitid(unix.P_PID, p.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil); !errors.Is(err, unix.EINTR) {
+		if err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT, nil); !errors.Is(err, unix.EINTR) {
 			break
 		}
 	}
-	killSession(p.Pid)
+	killSession(pid)
 	d.mu.Lock()
 	delete(d.running, id)
-	state, err := p.Wait()
+	state, err := c.spare.reap()
 	d.mu.Unlock()
 	r := report{ID: id, Exited: true, Code: killedCode}
 	if err == nil {
@@ -324,6 +383,9 @@ func (d *initd) await(id uint32, p *os.Process, keepSpare bool) {
 		if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 			r.Code = 128 + int(status.Signal())
 		}
+	}
+	if failure != nil {
+		r.Error = failure.Error()
 	}
 	d.say(r)
 	if refill.Stop() && keepSpare {
@@ -334,8 +396,9 @@ func (d *initd) await(id uint32, p *os.Process, keepSpare bool) {
 func (d *initd) signal(id uint32, sig syscall.Signal) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if p := d.running[id]; p != nil {
-		_ = unix.Kill(-p.Pid, sig) // it may have ended
+	if c := d.running[id]; c != nil {
+		c.signaled = true
+		_ = unix.Kill(-c.spare.process.Pid, sig) // it may have ended
 	}
 }
 

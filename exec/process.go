@@ -286,7 +286,7 @@ func (p *Process) account(exit *Exit, reason *Reason) error {
 
 func (p *Process) ended(exit Exit) {
 	if exit.Reason == SandboxFailed {
-		exit.Detail = p.complaint()
+		exit.Detail = cmp.Or(exit.Detail, p.complaint())
 	} else {
 		exit.Detail = p.unkept()
 	}

@@ -81,7 +81,7 @@ type member struct {
 	// collected waits until the output is in the spools.
 	collected func()
 	started   chan report
-	exited    chan int
+	exited    chan report
 	// memoryKills is how many processes of the sandbox the kernel had killed for its memory limit before the command began.
 	memoryKills int64
 	// late ends the sandbox if the command does not end when it is killed; nil if it was not.
@@ -347,7 +347,7 @@ func (r *room) take(rep report) error {
 			delete(r.members, rep.ID)
 		}
 		if rep.Exited {
-			m.exited <- rep.Code & 0xff
+			m.exited <- rep
 		} else {
 			m.started <- rep
 		}
@@ -388,7 +388,7 @@ func (p *Process) launchShared(ctx context.Context, root *os.File, user User, l 
 		return err
 	}
 	p.cmd.Limits = r.limits(p.cmd.Limits)
-	m := &member{room: r, process: p, started: make(chan report, 1), exited: make(chan int, 1), memoryKills: r.box.cgroup.memoryKills()}
+	m := &member{room: r, process: p, started: make(chan report, 1), exited: make(chan report, 1), memoryKills: r.box.cgroup.memoryKills()}
 	if err = p.save(r.box.first, nil); err == nil { // before it runs: see launchIn
 		err = m.begin(user, l)
 	}
@@ -499,14 +499,15 @@ func (m *member) left() {
 
 // wait implements execution.
 func (m *member) wait() Exit {
-	exit := Exit{Reason: Exited}
+	exit := Exit{Reason: SandboxFailed}
 	select {
-	case exit.Code = <-m.exited:
+	case rep := <-m.exited:
+		exit = rep.exit()
 	case <-m.room.down:
 		select {
-		case exit.Code = <-m.exited: // it was the last report
+		case rep := <-m.exited: // it was the last report
+			exit = rep.exit()
 		default:
-			exit = Exit{Reason: SandboxFailed}
 		}
 	}
 	killed := exit.Reason == SandboxFailed || exit.Code == killedCode

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,11 +13,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/exec/entry"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/cgrouptest"
 )
@@ -74,6 +77,144 @@ func TestSpareIsOutOfReach(t *testing.T) {
 		if exit, out, _ := s.result(s.inRoom("echo again")); exit.Code != 0 || out != "again\n" {
 			t.Errorf("the next command: %+v, %q", exit, out)
 		}
+	}
+}
+
+// TestCommandOutlivesItsSpare kills the spare that a command was given to, and counts how often the command ran. The spare is stopped before: it cannot
+// have taken the order. Beside it are a stopped process and a zombie.
+func TestCommandOutlivesItsSpare(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		// stop is what the keeper does with the spare before the command starts, and then what is done with the command.
+		stop   string
+		script string
+		then   func(keeper, p *Process) error
+		reason Reason
+		code   int
+		ran    string
+	}{
+		"killed with the order":  {"STOP", "", func(keeper, _ *Process) error { return keeper.Signal(10) }, Exited, 0, "1"},
+		"killed before":          {"KILL", "", func(_, _ *Process) error { return nil }, Exited, 0, "1"},
+		"killed by its caller":   {"STOP", "", func(_, p *Process) error { return p.Kill(t.Context(), 0) }, Killed, 0, "0"},
+		"signaled, then killed":  {"STOP", "", func(keeper, p *Process) error { return errors.Join(p.Signal(15), keeper.Signal(10)) }, Exited, 128 + 9, "0"},
+		"continued":              {"STOP", "", func(keeper, _ *Process) error { return keeper.Signal(12) }, Exited, 0, "1"},
+		"killed after it began":  {"CONT", "kill -9 $$", func(_, _ *Process) error { return nil }, Exited, 128 + 9, "1"},
+		"killed in its terminal": {"STOP", "", func(keeper, _ *Process) error { return keeper.Signal(10) }, Exited, 0, "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, "copy")
+			keeper := s.inRoom(`
+				sleep 1000 & kill -STOP $!
+				sh -c 'true & exec sleep 1000' &
+				until [ "$spare" ]; do for p in /proc/[0-9]*; do
+					if tr '\0' ' ' <$p/cmdline 2>/dev/null | grep -q ' init await 3 $'; then spare=${p#/proc/}; fi; done; done
+				kill -` + c.stop + ` $spare
+				trap 'kill -KILL $spare' USR1
+				trap 'kill -CONT $spare' USR2
+				echo found; while :; do sleep 0.05; done`)
+			s.awaitOutput(keeper, "found")
+			cmd := Command{Sandbox: "dev", Argv: []string{"sh", "-c", "echo >>/tmp/ran; echo out; [ -t 0 ] || cat; " + c.script}}
+			if strings.Contains(name, "terminal") {
+				cmd.Pty = &Pty{}
+			} else {
+				cmd.Stdin = []byte("typed\n")
+			}
+			p := s.begin(cmd)
+			if err := c.then(keeper, p); err != nil {
+				t.Fatal(err)
+			}
+			exit, out, stderr := s.result(p)
+			_, ran, _ := s.result(s.inRoom("touch /tmp/ran; wc -l </tmp/ran"))
+			want := map[bool]string{true: "out\ntyped\n"}[c.ran == "1"]
+			if cmd.Pty != nil {
+				want = "out\r\n"
+			}
+			if exit.Reason != c.reason || c.reason == Exited && exit.Code != c.code || out != want || ran != c.ran+"\n" {
+				t.Errorf("got %+v, %q, %q; ran %s times, want %s", exit, out, stderr, ran, c.ran)
+			}
+		})
+	}
+}
+
+// TestCommandIsGivenToFewSpares gives a command to spares that have ended.
+func TestCommandIsGivenToFewSpares(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		dead  int32
+		want  report
+		spare int32
+	}{
+		"none has ended": {0, report{ID: 1, Exited: true, Code: 7}, 1},
+		"all but one":    {maxSpares - 1, report{ID: 1, Exited: true, Code: 7}, maxSpares},
+		"all":            {maxSpares, report{ID: 1, Exited: true, Error: "3 processes ended before they became it"}, maxSpares},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			engine, theirs, err := socketPair()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer engine.Close()
+			conn, err := net.FileConn(theirs)
+			closeAll([]*os.File{theirs})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			var files []*os.File
+			var made atomic.Int32
+			d := &initd{engine: conn.(*net.UnixConn), running: map[uint32]*child{}, spares: make(chan *spare, 1), newSpare: func() (*spare, error) { //nolint:forcetypeassert // it is one
+				s, err := newSpare()
+				if made.Add(1) <= c.dead && err == nil {
+					err = s.process.Kill()
+					_ = s.confirms() // it waits until the spare has ended
+				}
+				for _, i := range []int{0, 4} { // as an earlier spare may have read them
+					if _, err := io.Copy(io.Discard, files[i]); err != nil {
+						t.Error(err)
+					}
+				}
+				return s, err
+			}}
+			spec, err := json.Marshal(launch{entry.OrderOf(entry.Step{}, "/bin/sh", "-c", "echo $A; exit 7"), []byte("/"), false})
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer out.Close()
+			for _, content := range [][]byte{spec, nil, nil, nil, []byte("A=ran\x00")} {
+				f, err := memoryFile(content)
+				if err != nil {
+					t.Fatal(err)
+				}
+				files = append(files, f)
+			}
+			closeAll(files[2:3])
+			if files[2], err = os.OpenFile(out.Name(), os.O_WRONLY, 0); err != nil {
+				t.Fatal(err)
+			}
+			d.start(1, files)
+			var got [2]report
+			for i := range got {
+				if _, err := receive(engine, &got[i]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.want.Error != "" {
+				c.want.Code = killedCode
+			}
+			written, err := os.ReadFile(out.Name())
+			if want := strings.Repeat("ran\n", min(1, c.want.Code%killedCode)); got != [2]report{{ID: 1, Started: true}, c.want} || made.Load() != c.spare || string(written) != want || err != nil {
+				t.Errorf("got %+v of %d spares, %q, %v", got, made.Load(), written, err)
+			}
+			if exit := got[1].exit(); (exit.Reason == SandboxFailed) != (c.want.Error != "") {
+				t.Errorf("the exit is %+v", exit)
+			}
+		})
 	}
 }
 
@@ -310,7 +451,7 @@ func TestStartThatMayHaveHappenedIsNotRepeated(t *testing.T) {
 		}
 		down := make(chan struct{})
 		close(down)
-		m := &member{room: &room{table: table, users: 2, box: &box{init: -1, cgroup: &cgroup{}}, down: down}, process: p, started: make(chan report, 1), exited: make(chan int, 1)}
+		m := &member{room: &room{table: table, users: 2, box: &box{init: -1, cgroup: &cgroup{}}, down: down}, process: p, started: make(chan report, 1), exited: make(chan report, 1)}
 		for _, rep := range reports {
 			m.started <- rep
 		}
@@ -395,7 +536,7 @@ func TestReportsThatMakeNoSense(t *testing.T) {
 		"two exits":         {{ID: 1, Started: true}, {ID: 1, Exited: true}, {ID: 1, Exited: true}},
 		"error and exit":    {{ID: 1, Error: "x"}, {ID: 1, Exited: true}},
 	} {
-		r := &room{members: map[uint32]*member{1: {id: 1, started: make(chan report, 1), exited: make(chan int, 1)}}}
+		r := &room{members: map[uint32]*member{1: {id: 1, started: make(chan report, 1), exited: make(chan report, 1)}}}
 		for i, rep := range reports {
 			if err := r.take(rep); (err != nil) != (i == len(reports)-1) {
 				t.Errorf("%s: report %d: %v", name, i, err)

@@ -58,6 +58,9 @@ type Step struct {
 	Terminals int `json:",omitempty"`
 	// Again says that this program follows: it keeps its files, and may be executed.
 	Again bool `json:",omitempty"`
+
+	// confirm is the socket on which a spare confirms that the command begins; 0 for none.
+	confirm int
 }
 
 // Argv returns the arguments of program, which is this one, that do a step and then become the command argv.
@@ -91,4 +94,7 @@ const OrderFiles = 6
 
 // SpareArgv returns the arguments of program, which is this one, that wait for an order on a socket of packets, and then do its step and become its
 // command. A spare has everything behind it that takes time: the start of this program.
+//
+// A spare confirms with a packet of one byte before it becomes the command, and before it reports that it cannot. A spare that has ended without that has
+// not run the command: the order may go to another one. A spare that has confirmed may have run it: the order must not.
 func SpareArgv(program, fd string) []string { return []string{program, name, asleep, fd} }

@@ -61,6 +61,12 @@ func await(socket string) (code int, err error) {
 	if err != nil {
 		return exitFailed, fmt.Errorf("wait for an order: %w", err)
 	}
+	code, err = obey(files, fd)
+	return code, errors.Join(err, Step{confirm: fd}.confirmed()) // the caller reports it as the command's exit
+}
+
+// obey returns if it fails. It takes the files of an order.
+func obey(files []int, confirm int) (code int, err error) {
 	if err := unix.Fchdir(files[0]); err != nil {
 		return exitFailed, fmt.Errorf("change to the working directory: %w", err)
 	}
@@ -79,7 +85,7 @@ func await(socket string) (code int, err error) {
 			return exitFailed, fmt.Errorf("take the terminal: %w", err)
 		}
 	}
-	o.Step.Environment = files[4]
+	o.Step.Environment, o.Step.confirm = files[4], confirm
 	argv := make([]string, len(o.Argv))
 	for i, a := range o.Argv {
 		argv[i] = string(a)
@@ -130,6 +136,9 @@ func enter(s Step, argv []string) (code int, err error) {
 	if err := s.limit(); err != nil {
 		return exitFailed, err
 	}
+	if err := s.confirmed(); err != nil {
+		return exitFailed, err
+	}
 	env := os.Environ()
 	err = syscall.Exec(program, argv, env) //nolint:gosec // the sandbox confines the command that it becomes
 	if errors.Is(err, unix.ENOEXEC) {      // a script without a first line that names its shell, as execvp(3) has it
@@ -139,6 +148,17 @@ func enter(s Step, argv []string) (code int, err error) {
 		return exitNotFound, fmt.Errorf("%s: its interpreter: %w", argv[0], err)
 	}
 	return exitNotExecutable, fmt.Errorf("%s: %w", argv[0], err)
+}
+
+// confirmed confirms that the command begins.
+func (s Step) confirmed() error {
+	if s.confirm == 0 {
+		return nil
+	}
+	if err := unix.Sendmsg(s.confirm, []byte{0}, nil, nil, unix.MSG_NOSIGNAL); err != nil {
+		return fmt.Errorf("confirm the order: %w", err)
+	}
+	return nil
 }
 
 func (s Step) prepare() error {

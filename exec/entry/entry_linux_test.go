@@ -62,18 +62,14 @@ func spare(t *testing.T, out *bytes.Buffer) (cmd *osexec.Cmd, socket int) {
 	return cmd, fds[0]
 }
 
-func TestSpareBecomesACommand(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	cmd, socket := spare(t, &out)
-	order, err := json.Marshal(OrderOf(
-		Step{Limits: []Limit{{unix.RLIMIT_NOFILE, 40}}},
-		"bash", "-c", "pwd; cat; echo $ONE-$TWO; ulimit -n; cat /proc/self/status | grep -c State; ls /proc/self/fd | wc -l >&2; exit 7",
-	))
+// order gives a spare an order, whose standard files are in, out and err of the directory that it returns.
+func order(t *testing.T, socket int, o Order) (dir string) {
+	t.Helper()
+	text, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
+	dir = t.TempDir()
 	at, err := os.Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +77,7 @@ func TestSpareBecomesACommand(t *testing.T) {
 	defer at.Close()
 	fds := []int{int(at.Fd())}
 	for _, file := range []struct{ name, content string }{
-		{"in", "typed\n"}, {"out", ""}, {"err", ""}, {"environment", "ONE=1\x00PATH=/usr/bin:/bin\x00TWO=2\x00"}, {"order", string(order)},
+		{"in", "typed\n"}, {"out", ""}, {"err", ""}, {"environment", "ONE=1\x00PATH=/usr/bin:/bin\x00TWO=2\x00"}, {"order", string(text)},
 	} {
 		name := filepath.Join(dir, file.name)
 		if err := os.WriteFile(name, []byte(file.content), 0o600); err != nil {
@@ -94,16 +90,85 @@ func TestSpareBecomesACommand(t *testing.T) {
 		defer f.Close()
 		fds = append(fds, int(f.Fd()))
 	}
-	if err := errors.Join(unix.Sendmsg(socket, []byte{0}, unix.UnixRights(fds...), nil, 0), unix.Close(socket)); err != nil {
+	if err := unix.Sendmsg(socket, []byte{0}, unix.UnixRights(fds...), nil, 0); err != nil {
 		t.Fatal(err)
 	}
-	err = cmd.Wait()
+	return dir
+}
+
+func TestSpareBecomesACommand(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	cmd, socket := spare(t, &out)
+	dir := order(t, socket, OrderOf(
+		Step{Limits: []Limit{{unix.RLIMIT_NOFILE, 40}}},
+		"bash", "-c", "pwd; cat; echo $ONE-$TWO; ulimit -n; cat /proc/self/status | grep -c State; ls /proc/self/fd | wc -l >&2; exit 7",
+	))
+	err := cmd.Wait()
 	got, failed := os.ReadFile(filepath.Join(dir, "out"))
 	if want := dir + "\ntyped\n1-2\n40\n1\n"; cmd.ProcessState.ExitCode() != 7 || string(got) != want || failed != nil || out.Len() > 0 {
 		t.Errorf("got %q, %v, %v and %q; want %q", got, err, failed, out.String(), want)
 	}
 	if got, err := os.ReadFile(filepath.Join(dir, "err")); err != nil || string(got) != "4\n" { // three and that of the directory
 		t.Errorf("%q files are open, %v", got, err)
+	}
+	if err := unix.Close(socket); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSpareConfirmsBeforeTheCommandRuns counts the confirmations of spares that become a command, that cannot, and whose starter is gone.
+func TestSpareConfirmsBeforeTheCommandRuns(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		step Step
+		argv []string
+		gone bool
+		code int
+		// confirmed is how many packets arrive: a spare may confirm twice. ran is how many times the command ran.
+		confirmed, ran int
+	}{
+		"it runs":                    {argv: []string{"sh", "-c", "echo ran"}, confirmed: 1, ran: 1},
+		"it is killed at once":       {argv: []string{"sh", "-c", "echo ran; kill -9 $$"}, code: -1, confirmed: 1, ran: 1},
+		"there is no such program":   {argv: []string{"no-such-program"}, code: exitNotFound, confirmed: 1},
+		"its interpreter is missing": {argv: []string{"./bad"}, code: exitNotFound, confirmed: 2},
+		"the step fails":             {step: Step{Limits: []Limit{{-1, 0}}}, argv: []string{"true"}, code: exitFailed, confirmed: 1},
+		"the starter is gone":        {argv: []string{"sh", "-c", "echo ran"}, gone: true, code: exitFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			cmd, socket := spare(t, &out)
+			if err := cmd.Process.Signal(unix.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			dir := order(t, socket, OrderOf(c.step, c.argv...))
+			if err := os.WriteFile(filepath.Join(dir, "bad"), []byte("#!/no/such/shell\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if c.gone {
+				if err := unix.Close(socket); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := cmd.Process.Signal(unix.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait() // the code is checked
+			confirmed := 0
+			for b := make([]byte, 1); !c.gone; confirmed++ {
+				if n, err := unix.Read(socket, b); n <= 0 {
+					if err != nil {
+						t.Error(err)
+					}
+					break
+				}
+			}
+			got, err := os.ReadFile(filepath.Join(dir, "out"))
+			if ran := strings.Count(string(got), "ran"); cmd.ProcessState.ExitCode() != c.code || confirmed != c.confirmed || ran != c.ran || err != nil {
+				t.Errorf("code %d, %d confirmations, ran %d times, %v, %q", cmd.ProcessState.ExitCode(), confirmed, ran, err, out.String())
+			}
+		})
 	}
 }
 
