@@ -35,6 +35,8 @@ type Difference struct {
 	Barred string
 	// Tree is set for a new directory that is ignored, which is one difference with all that it holds.
 	Tree *TreeSize
+	// gits are the git directories in Tree, at most maxGits.
+	gits []Path
 	// held are the contents of Before and After, as far as compare has kept them.
 	held [2]*[]byte
 }
@@ -87,9 +89,6 @@ func (c *comparison) compare(ctx context.Context, paths ...Path) ([]Difference, 
 		}
 	}
 	for _, p := range outermost(c.widened(paths)) {
-		if BarredName(p) != "" {
-			continue
-		}
 		if err := c.side(ctx, p); err != nil {
 			return nil, err
 		}
@@ -111,10 +110,17 @@ func (c *comparison) compare(ctx context.Context, paths ...Path) ([]Difference, 
 	return c.out, ctx.Err()
 }
 
-// widened replaces each path below a directory that the base does not have by that directory, which may be one difference.
+// widened replaces each path below a barred one by that, and each path below a directory that the base does not have by that directory: these may be one
+// difference.
 func (c *comparison) widened(paths []Path) []Path {
 	out := make([]Path, len(paths))
 	for i, p := range paths {
+		for at := range p {
+			if p[at] == '/' && BarredName(p[:at]) != "" {
+				p = p[:at]
+				break
+			}
+		}
 		out[i] = p
 		if c.ignored == nil {
 			continue
@@ -338,7 +344,11 @@ func (c *comparison) directory(ctx context.Context, p Path) error {
 		return err
 	}
 	size := &TreeSize{}
-	err := c.root.Walk(ctx, "/"+string(p), tree.WalkOptions{Stats: true}, func(_ string, e rootfs.Entry, walkErr error) error {
+	var gits []Path
+	err := c.root.Walk(ctx, "/"+string(p), tree.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, walkErr error) error {
+		if e.Type == rootfs.TypeDirectory && git.IsDotGit(rel[strings.LastIndexByte(rel, '/')+1:]) && len(gits) < maxGits {
+			gits = append(gits, p+"/"+Path(rel))
+		}
 		if walkErr == nil && e.Stat != nil && e.Type != rootfs.TypeDirectory {
 			size.Entries++
 			size.Bytes += e.Stat.Size
@@ -348,7 +358,7 @@ func (c *comparison) directory(ctx context.Context, p Path) error {
 	if err != nil && !isAbsent(err) {
 		return err
 	}
-	c.differ(Difference{Path: p, After: Version{Type: rootfs.TypeDirectory}, Tree: size})
+	c.differ(Difference{Path: p, After: Version{Type: rootfs.TypeDirectory}, Tree: size, gits: gits})
 	return tree.SkipDir
 }
 

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,9 @@ type Losing struct {
 	// Changes are the paths of changes that were not applied: those that are neither ignored nor barred, and what stands barred in the place of a
 	// file of the base.
 	Changes []Path
+	// Commits are the directories of repositories that the context alone has, "" for its own, with commits that no remote of theirs has. Those with
+	// Changes in them are left out.
+	Commits []Path
 	// Approved are the paths, in order, of what was approved and not applied, and is not in Changes as it was approved: the context has taken the change back, has
 	// another one, or the workspace ignores it. The review keeps the content, and Apply would write it.
 	Approved []Path
@@ -51,7 +55,11 @@ func (r *Reviews) Losing(ctx context.Context, id string, snapshots bool) (out Lo
 	err = r.cfg.Contexts.Frozen(ctx, id, func(root rootfs.Root) error {
 		diffs, err := r.losable(ctx, id, origin, l.base, root)
 		for _, d := range diffs {
-			out.Changes = append(out.Changes, d.Path)
+			if d.Barred == BarredGit {
+				out.Commits = append(out.Commits, parentOf(d.Path))
+			} else {
+				out.Changes = append(out.Changes, d.Path)
+			}
 		}
 		out.Approved = l.state.approvedBeside(diffs)
 		return err
@@ -87,7 +95,7 @@ func (d *decided) isApproved() bool {
 	return d.Whole != nil && d.Whole.Decision == Approved
 }
 
-// Unapplied fails with NotApplied if a context has changes that were not applied, or approvals that were not, and names them.
+// Unapplied fails with NotApplied if a context has changes that were not applied, approvals that were not, or commits of its own, and names them.
 func (r *Reviews) Unapplied(ctx context.Context, id string) error {
 	return r.unapplied(ctx, id, false)
 }
@@ -126,6 +134,10 @@ func (l Losing) refusal() *Error {
 		has = append(has, "changes that were not applied")
 		remedies = append(remedies, "apply or discard the changes")
 	}
+	if len(l.Commits) > 0 {
+		has = append(has, l.CommitsText())
+		remedies = append(remedies, "push the commits, or remove their .git")
+	}
 	if len(has) == 0 {
 		return nil
 	}
@@ -142,6 +154,16 @@ func (l Losing) refusal() *Error {
 // ChangesText says in words which changes of the context would be lost.
 func (l Losing) ChangesText() string {
 	return refuse(NotApplied, l.Changes, "it has changes that were not applied", "").Text()
+}
+
+// CommitsText says in words which commits of the context would be lost.
+func (l Losing) CommitsText() string {
+	var dirs []string
+	for _, dir := range l.Commits {
+		dirs = append(dirs, cmp.Or(string(dir), "/"))
+	}
+	names := strings.TrimPrefix(fserr.Names(dirs, len(dirs)), ": ")
+	return "commits in " + names + " that are not in the workspace"
 }
 
 // approvedText says what Losing.Approved are.
@@ -161,8 +183,8 @@ func (l Losing) SnapshotsText() string {
 	return "changes that were not applied in its snapshots" + fserr.Names(names, len(l.Snapshots))
 }
 
-// losable returns the differences between a base and a tree that may be all that there is of somebody's work. name is that of a context, or of its
-// snapshot.
+// losable returns the differences between a base and a tree that may be all that there is of somebody's work: changes, and git directories with commits.
+// name is that of a context, or of its snapshot.
 func (r *Reviews) losable(ctx context.Context, name string, origin Origin, b *base, root rootfs.Root) ([]Difference, error) {
 	diffs, err := r.compare(ctx, Query{Context: name}, origin, b, root)
 	if err != nil {
@@ -172,10 +194,10 @@ func (r *Reviews) losable(ctx context.Context, name string, origin Origin, b *ba
 	if err != nil {
 		return nil, err
 	}
-	diffs = slices.DeleteFunc(diffs, func(d Difference) bool {
-		return !b.mayLose(d) || d.Tree != nil || !d.Before.Exists() && ignored.ReasonAnywhere(string(d.Path), false) != ""
+	diffs, err = withCommits(ctx, root, diffs, func(d Difference) bool {
+		return b.mayLose(d) && (d.Before.Exists() || ignored.ReasonAnywhere(string(d.Path), false) == "")
 	})
-	return diffs, ignored.Err()
+	return diffs, errors.Join(err, ignored.Err())
 }
 
 // mayLose reports whether a difference may be all that there is of somebody's work.

@@ -56,11 +56,14 @@ func (c *collector) work(force, discard bool) func(ctx context.Context, id conte
 	}
 }
 
-// changes keeps a context that has changes or approvals which were not applied, or snapshots with such changes.
+// changes keeps a context that has changes or approvals which were not applied, commits of its own, or snapshots with such changes.
 func (c *collector) changes(ctx context.Context, id contexts.ID) (kept []contexts.Kept, err error) {
 	losing, err := c.s.parts.reviews.Losing(ctx, string(id), true)
 	if len(losing.Changes) > 0 {
 		kept = append(kept, contexts.Kept{Reason: contexts.KeepChanges, Text: losing.ChangesText()})
+	}
+	if len(losing.Commits) > 0 {
+		kept = append(kept, contexts.Kept{Reason: contexts.KeepChanges, Text: "it has " + losing.CommitsText()})
 	}
 	if len(losing.Approved) > 0 {
 		kept = append(kept, contexts.Kept{Reason: contexts.KeepDecisions, Text: losing.ApprovedText()})

@@ -28,6 +28,8 @@ func TestChangesThatWereNotAppliedAreNotLost(t *testing.T) {
 			"ctx_edited": "echo more >> app.txt", "ctx_new": "mkdir d; echo new > d/new", "ctx_deleted": "rm app.txt", "ctx_mode": "chmod +x app.txt",
 			"ctx_link": "ln -s app.txt link", "ctx_setuid": "echo more >> app.txt; chmod 4755 app.txt", "ctx_fifo": "rm app.txt; mkfifo app.txt",
 			"ctx_rules": "mkfifo new; mkdir -p .ctxfs; echo x > .ctxfs/x", "ctx_same": "touch app.txt; echo log > x.log; mkdir node_modules; echo x > node_modules/x", "ctx_git": "git init -q .",
+			"ctx_commit":  "git init -q . && git add -A && git -c user.name=a -c user.email=a@example.com commit -q -m base",
+			"ctx_ignored": "mkdir d.log; cd d.log; git init -q . && git -c user.name=a -c user.email=a@example.com commit -q --allow-empty -m one",
 		}
 		unchanged := []string{"ctx_same", "ctx_git", "ctx_rules"}
 		for id, edit := range edits {

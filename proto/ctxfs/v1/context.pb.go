@@ -120,7 +120,7 @@ const (
 	// A site shows its files.
 	KeepReason_KEEP_REASON_SITE KeepReason = 14
 	// It has changes that were not applied: a review lists them, and can apply or discard them. Ignored files are none, nor are paths that are
-	// never applied, such as .git.
+	// never applied, such as .git. Or it has commits in a repository of its own that no remote-tracking branch has.
 	KeepReason_KEEP_REASON_CHANGES KeepReason = 15
 	// It has snapshots that hold such changes: those of the time of the snapshot that were never applied as the snapshot has them.
 	KeepReason_KEEP_REASON_SNAPSHOTS KeepReason = 16

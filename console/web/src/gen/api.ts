@@ -2416,7 +2416,7 @@ export type JournalKind =
  * - KEEP_REASON_STAGED: It has staged commits that were not pushed.
  * - KEEP_REASON_SITE: A site shows its files.
  * - KEEP_REASON_CHANGES: It has changes that were not applied: a review lists them, and can apply or discard them. Ignored files are none, nor are paths that are
- * never applied, such as .git.
+ * never applied, such as .git. Or it has commits in a repository of its own that no remote-tracking branch has.
  * - KEEP_REASON_SNAPSHOTS: It has snapshots that hold such changes: those of the time of the snapshot that were never applied as the snapshot has them.
  */
 export type KeepReason =

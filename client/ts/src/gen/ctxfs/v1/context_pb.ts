@@ -1559,7 +1559,7 @@ export enum KeepReason {
 
   /**
    * It has changes that were not applied: a review lists them, and can apply or discard them. Ignored files are none, nor are paths that are
-   * never applied, such as .git.
+   * never applied, such as .git. Or it has commits in a repository of its own that no remote-tracking branch has.
    *
    * @generated from enum value: KEEP_REASON_CHANGES = 15;
    */
