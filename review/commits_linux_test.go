@@ -25,6 +25,8 @@ func TestCommitsOfAContextAreNotLost(t *testing.T) {
 		"no repository":                   {"true", nil, 0},
 		"no commit":                       {"git init -q && git add -A", nil, 0},
 		"a commit":                        {commit, []Path{""}, 0},
+		"the base, as the docs have it":   {"git init && git add -A && git commit -m base && git update-ref refs/remotes/base HEAD", nil, 0},
+		"a commit on that base":           {commit + "git update-ref refs/remotes/base HEAD; git commit -q --allow-empty -m two", []Path{""}, 0},
 		"a commit in a directory":         {"cd d; " + commit, []Path{"d"}, 0},
 		"a commit in an ignored one":      {"mkdir -p ignored/x; cd ignored/x; git init -q && git commit -q --allow-empty -m one", []Path{"ignored/x"}, 0},
 		"two repositories":                {commit + "cd d; " + commit, []Path{"", "d"}, 0},
