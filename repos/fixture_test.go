@@ -237,8 +237,8 @@ func (w *world) Reading(ctx context.Context, id string, f func(rootfs.Root) erro
 }
 
 // Changing implements review.Contexts.
-func (w *world) Changing(ctx context.Context, id string, f func(rootfs.Root) error) error {
-	return w.Frozen(ctx, id, f)
+func (w *world) Changing(ctx context.Context, id string, f func(rootfs.Root, review.Charge) error) error {
+	return w.Replacing(ctx, id, f)
 }
 
 // Replacing implements review.Contexts.

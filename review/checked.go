@@ -31,7 +31,7 @@ func (r *Reviews) Place(ctx context.Context, fork string, e *Entry) error {
 	if err != nil {
 		return err
 	}
-	return r.cfg.Contexts.Changing(ctx, fork, func(root rootfs.Root) error {
+	return r.cfg.Contexts.Changing(ctx, fork, func(root rootfs.Root, _ Charge) error {
 		w := r.workspaceIn(root)
 		for i := range steps {
 			if steps[i].Before, _, err = r.store.keep(root, steps[i].Path); err != nil {

@@ -135,8 +135,8 @@ func (w *world) Frozen(_ context.Context, id string, f func(rootfs.Root) error) 
 	return errors.Join(f(seen), root.Close())
 }
 
-func (w *world) Changing(ctx context.Context, id string, f func(rootfs.Root) error) error {
-	return w.Frozen(ctx, id, f)
+func (w *world) Changing(ctx context.Context, id string, f func(rootfs.Root, Charge) error) error {
+	return w.Replacing(ctx, id, f)
 }
 
 func (w *world) Reading(ctx context.Context, id string, f func(rootfs.Root) error) error {

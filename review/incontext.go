@@ -28,11 +28,17 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 	if err := r.resolve(ctx); err != nil {
 		return err
 	}
-	return r.cfg.Contexts.Changing(ctx, e.Context, func(root rootfs.Root) error {
+	return r.cfg.Contexts.Changing(ctx, e.Context, func(root rootfs.Root, charge Charge) error {
 		w := r.workspaceIn(root).making(e.makes)
 		err := r.planInContext(ctx, w, e)
 		if err != nil {
 			return err
+		}
+		w.whole = w.wholeOf(e.Steps, func(s *step) Version { return s.After })
+		if bytes, entries := w.growth(e.Steps); bytes > 0 || entries > 0 { // a context that is full may take less
+			if err := charge(bytes, entries); err != nil {
+				return err
+			}
 		}
 		if e.ID, err = r.journal.next(); err != nil {
 			return err
@@ -42,7 +48,6 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 			return err
 		}
 		r.point("begun")
-		w.whole = w.wholeOf(e.Steps, func(s *step) Version { return s.After })
 		for _, s := range removalsFirst(e.Steps) {
 			if err := w.writeInPlace(s); err != nil {
 				err = fserr.Wrap(err, "discard", "/"+string(s.Path), "")
@@ -66,6 +71,34 @@ func (r *Reviews) workspaceIn(root rootfs.Root) *workspace {
 	return &workspace{root: root, store: r.store, merger: r.ws.merger}
 }
 
+// growth returns by how many bytes and entries steps that write in place let a tree grow at most.
+func (w *workspace) growth(steps []step) (bytes, entries int64) {
+	for i := range steps {
+		s := &steps[i]
+		st, err := w.root.Lstat(string(s.Path))
+		if s.did() == Unchanged {
+			continue
+		}
+		more := s.After.Size
+		switch {
+		case err != nil || st.IsDir():
+			entries++
+		case st.Nlink == 1: // a file may be longer than the space that it takes
+			more -= min(st.Size, st.Blocks*blockSize)
+		case s.After.Exists() && !w.hasOtherNames(s):
+			more = max(0, more-st.Size)
+		}
+		if !s.After.Exists() {
+			entries--
+		}
+		bytes += more
+	}
+	return max(0, bytes), max(0, entries)
+}
+
+// blockSize is the unit of rootfs.Stat.Blocks.
+const blockSize = 512
+
 // planInContext plans an entry's steps in its context. It fails if one cannot be taken.
 func (r *Reviews) planInContext(ctx context.Context, w *workspace, e *Entry) error {
 	conflicts, err := w.plan(ctx, e.Steps, false)
@@ -87,7 +120,7 @@ func removalsFirst(steps []step) []*step {
 
 // resolveInContext puts back what an interrupted entry did to its context.
 func (r *Reviews) resolveInContext(ctx context.Context, e *Entry) error {
-	err := r.cfg.Contexts.Changing(ctx, e.Context, func(root rootfs.Root) error {
+	err := r.cfg.Contexts.Changing(ctx, e.Context, func(root rootfs.Root, _ Charge) error {
 		w := r.workspaceIn(root).making(e.Dirs)
 		return errors.Join(w.rewrite(e.Steps), w.close(e.Closed))
 	})

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"strings"
 	"testing"
+
+	"github.com/ctxfs/ctxfs/fserr"
 )
 
 // A path that leads through a link of the context is no path of its own: what lies behind the link is at another one.
@@ -186,4 +189,56 @@ func ignoring(err, expected error) error {
 		return nil
 	}
 	return err
+}
+
+// TestDiscardKeepsToTheQuota discards changes of a file of 1,000 bytes and of one of 500, where there is room for 600 bytes.
+func TestDiscardKeepsToTheQuota(t *testing.T) {
+	t.Parallel()
+	base := files{"a": strings.Repeat("a", 1000), "b": strings.Repeat("b", 500)}
+	at := func(w *world, name string) string { return w.in(id) + "/" + name }
+	for name, c := range map[string]struct {
+		agent   func(w *world)
+		discard []Path
+		refused bool
+	}{
+		"an edited file":         {func(w *world) { write(t, w.in(id), files{"a": "edited\n"}) }, []Path{"a"}, true},
+		"a small one":            {func(w *world) { write(t, w.in(id), files{"b": "edited\n"}) }, []Path{"b"}, false},
+		"a deleted file":         {func(w *world) { remove(t, w.in(id), "a") }, []Path{"a"}, true},
+		"a renamed file":         {func(w *world) { must(t, os.Rename(at(w, "a"), at(w, "new"))) }, []Path{"a"}, true},
+		"both of its names":      {func(w *world) { must(t, os.Rename(at(w, "a"), at(w, "new"))) }, []Path{"a", "new"}, false},
+		"a file that was longer": {func(w *world) { write(t, w.in(id), files{"a": strings.Repeat("x", 5000)}) }, []Path{"a"}, false},
+		"one of two names":       {func(w *world) { must(t, os.Link(at(w, "a"), at(w, "new"))); write(t, w.in(id), files{"a": "edited\n"}) }, []Path{"a"}, true},
+		"two names": {func(w *world) {
+			must(t, os.Link(at(w, "a"), at(w, "new")))
+			write(t, w.in(id), files{"a": base["a"] + "x"})
+		}, []Path{"a", "new"}, false},
+		"the new one of two names": {func(w *world) { must(t, os.Link(at(w, "a"), at(w, "new"))) }, []Path{"new"}, false},
+		"a sparse file, too": {func(w *world) {
+			remove(t, w.in(id), "a")
+			write(t, w.in(id), files{"sparse": ""})
+			must(t, os.Truncate(at(w, "sparse"), 1<<20))
+		}, []Path{"a", "sparse"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, base)
+			c.agent(w)
+			before := read(t, w.in(id))
+			var sel Selection
+			for _, p := range c.discard {
+				sel.Changes = append(sel.Changes, Selected{Path: p})
+			}
+			w.quota = 600
+			_, err := w.reviews.Discard(t.Context(), id, sel, "", "panel")
+			if refused := fserr.CodeOf(err) == fserr.EDQUOT; refused != c.refused || err != nil && !refused {
+				t.Errorf("the discard ended with %v", err)
+			}
+			if begun, err := w.reviews.journal.ids(intentSuffix); err != nil || len(begun) != 0 {
+				t.Errorf("the journal has the intents %v (%v)", begun, err)
+			}
+			if c.refused {
+				same(t, "the context", read(t, w.in(id)), before)
+			}
+		})
+	}
 }

@@ -29,7 +29,7 @@ type Contexts interface {
 	// Reading calls f as a call that reads the context does.
 	Reading(ctx context.Context, id string, f func(root rootfs.Root) error) error
 	// Changing calls f as a call that changes the context does.
-	Changing(ctx context.Context, id string, f func(root rootfs.Root) error) error
+	Changing(ctx context.Context, id string, f func(root rootfs.Root, charge Charge) error) error
 	// Replacing calls f as a call that changes the context does, while no other call through the server changes it.
 	Replacing(ctx context.Context, id string, f func(root rootfs.Root, charge Charge) error) error
 	// Origin says what the context was seeded with.

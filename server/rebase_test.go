@@ -235,3 +235,30 @@ func TestRebaseKeepsToTheQuotaOfTheContext(t *testing.T) {
 		wantTree(t, "rebased without it", treeOf(t, app), before)
 	})
 }
+
+func TestDiscardKeepsToTheQuotaOfTheContext(t *testing.T) {
+	t.Parallel()
+	onEachDriver(t, func(t *testing.T, h *house) {
+		h.cfg.ContextMaxBytes = 1 << 20
+		shell(t, h.in("app"), "head -c 700000 /dev/zero > large")
+		id := h.reviewed().GetContextId()
+		app := filepath.Join(h.r.Info().ContextsDir, id, "app")
+		shell(t, app, "ln large kept; echo more >> large")
+		before := treeOf(t, app)
+		discard := func(paths ...string) error {
+			sel := new(ctxfsv1.SelectedChanges)
+			for _, p := range paths {
+				sel.Changes = append(sel.Changes, &ctxfsv1.SelectedChange{Path: p})
+			}
+			_, err := h.reviews().Discard(t.Context(), &ctxfsv1.DiscardRequest{
+				ContextId: id, Selection: &ctxfsv1.Selection{What: &ctxfsv1.Selection_Changes{Changes: sel}},
+			})
+			return err
+		}
+		wantError(t, discard("/app/large"), codes.ResourceExhausted, "EDQUOT", "") // it would be a second file
+		wantTree(t, "the context", treeOf(t, app), before)
+		if err := discard("/app/large", "/app/kept"); err != nil {
+			t.Errorf("what frees space is refused: %v", err)
+		}
+	})
+}

@@ -374,20 +374,20 @@ func (r reviewed) Workspace(ctx context.Context, id string) (*seed.Scan, error) 
 }
 
 func (r reviewed) Reading(ctx context.Context, id string, f func(root rootfs.Root) error) error {
-	return r.within(ctx, id, contexts.Read, f)
+	return r.within(ctx, id, contexts.Read, func(root rootfs.Root, _ review.Charge) error { return f(root) })
 }
 
-func (r reviewed) Changing(ctx context.Context, id string, f func(root rootfs.Root) error) error {
+func (r reviewed) Changing(ctx context.Context, id string, f func(root rootfs.Root, charge review.Charge) error) error {
 	return r.within(ctx, id, contexts.Write, f)
 }
 
-func (r reviewed) within(ctx context.Context, id string, use contexts.Use, f func(root rootfs.Root) error) error {
+func (r reviewed) within(ctx context.Context, id string, use contexts.Use, f func(root rootfs.Root, charge review.Charge) error) error {
 	a, err := r.contexts.Acquire(ctx, contexts.ID(id), use)
 	if err != nil {
 		return err
 	}
 	defer a.Release()
-	return r.seeded(a, id, f)
+	return r.seeded(a, id, func(root rootfs.Root) error { return f(root, a.Charge) })
 }
 
 // seeded calls f with the part of an open context that was seeded: a zone, whose paths are then those of the workspace, or all of it.
