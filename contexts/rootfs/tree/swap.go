@@ -466,14 +466,17 @@ func (s *Swap) takeBack(made func(Former) (bool, error)) error {
 		return err
 	}
 	is, err := s.isMine(made)
-	if err != nil || !is {
-		moved := s.dir.Move(s.tmp, s.base)
-		if fserr.CodeOf(moved) == fserr.EEXIST { // a later one
-			moved = s.dir.Unlink(s.tmp)
-		}
-		return errors.Join(ErrOccupied, err, moved)
+	switch {
+	case err != nil:
+		return errors.Join(err, Ignoring(s.dir.Move(s.tmp, s.base), fserr.EEXIST))
+	case is:
+		return s.dir.Unlink(s.tmp)
 	}
-	return s.dir.Unlink(s.tmp)
+	err = s.dir.Move(s.tmp, s.base)
+	if fserr.CodeOf(err) == fserr.EEXIST { // a later one
+		err = s.dir.Unlink(s.tmp)
+	}
+	return errors.Join(ErrOccupied, err)
 }
 
 // exchangeBack puts the old entry back in the place of the new one. What a program saves meanwhile has precedence.

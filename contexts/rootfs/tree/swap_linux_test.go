@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
+	"github.com/ctxfs/ctxfs/fserr"
 )
 
 // is says whether a file has a content.
@@ -160,4 +161,45 @@ func withoutPrivileges(t *testing.T, dir string, f func() error) error {
 		must(t, err)
 	}()
 	return f()
+}
+
+// TestBackTriesAgainAfterAFailedLook has a look at the new entry, or at the old one, that fails once.
+func TestBackTriesAgainAfterAFailedLook(t *testing.T) {
+	t.Parallel()
+	for _, had := range []bool{false, true} {
+		for _, saved := range []bool{false, true} {
+			r, dir := newTree(t, "openat2")
+			at, want := filepath.Join(dir, "file"), ""
+			if had {
+				put(t, dir, "file", "old")
+				want = "old"
+			}
+			dirs, tmp := tree.NewDirs(r), tree.SwapName()
+			swap, err := dirs.Stage("file", tmp, &tree.NewEntry{Content: strings.NewReader("made"), Mode: 0o644})
+			must(t, err)
+			must(t, swap.Take())
+			if saved {
+				want = "saved"
+				must(t, os.WriteFile(at, []byte(want), 0o600))
+			}
+			fails := func(tree.Former) (bool, error) { return false, fserr.EIO }
+			if err := swap.Back(fails, fails); fserr.CodeOf(err) != fserr.EIO || errors.Is(err, tree.ErrOccupied) {
+				t.Errorf("had=%t, saved=%t: back ended with %v", had, saved, err)
+			}
+			again, err := dirs.Resume("file", tree.Staged{Tmp: tmp, Ino: swap.Ino(), Had: had})
+			must(t, err)
+			if err := again.Back(is("made"), is("old")); errors.Is(err, tree.ErrOccupied) != saved || err != nil && !saved {
+				t.Errorf("had=%t, saved=%t: back ended again with %v", had, saved, err)
+			}
+			must(t, dirs.Close())
+			if got, err := os.ReadFile(at); string(got) != want || (err != nil) != (want == "") {
+				t.Errorf("had=%t, saved=%t: the file holds %q, %v; want %q", had, saved, got, err, want)
+			}
+			left, err := os.ReadDir(dir)
+			must(t, err)
+			if len(left) != min(1, len(want)) {
+				t.Errorf("had=%t, saved=%t: left are %v", had, saved, left)
+			}
+		}
+	}
 }
