@@ -85,7 +85,7 @@ func (w *workspace) growth(steps []step) (bytes, entries int64) {
 			entries++
 		case st.Nlink == 1: // a file may be longer than the space that it takes
 			more -= min(st.Size, st.Blocks*blockSize)
-		case s.After.Exists() && !w.hasOtherNames(s):
+		case !w.hasOtherNames(s):
 			more = max(0, more-st.Size)
 		}
 		if !s.After.Exists() {
@@ -259,7 +259,10 @@ func (w *workspace) wholeOf(steps []step, to func(s *step) Version) map[sharing]
 	}
 	whole := map[sharing]bool{}
 	for of, n := range names {
-		whole[of] = n+names[sharing{ino: of.ino}] == all[of.ino]
+		if of.to.Exists() {
+			n += names[sharing{ino: of.ino}] // the removed ones
+		}
+		whole[of] = n == all[of.ino]
 	}
 	return whole
 }

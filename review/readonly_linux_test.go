@@ -46,6 +46,16 @@ func TestDiscardInReadOnlyDirectories(t *testing.T) {
 		t.Errorf("the file is %q, its other name %q with mode %s", got["dir/read-only"], got["other-name"], mode)
 	}
 	must(t, os.Chmod(w.in(id)+"/dir", 0o755))
+
+	// A removed name leaves the mode of the file at the other one.
+	base := w.in(id) + "/top"
+	must(t, errors.Join(os.Link(base, w.in(id)+"/dir/new"), os.Chmod(base, 0o444), os.Chmod(w.in(id)+"/dir", 0o555)))
+	_, err = w.reviews.Discard(t.Context(), id, Selection{Changes: []Selected{{Path: "dir/new"}}}, "", "host")
+	must(t, err)
+	if mode := modesOf(t, w.in(id))["top"]; mode != "-r--r--r--" {
+		t.Errorf("after the discard of the new name the file has mode %s", mode)
+	}
+	must(t, os.Chmod(w.in(id)+"/dir", 0o755))
 }
 
 // TestStartKeepsAnUnreadableSave has a program that saves a file while an apply replaces it, with a mode that hides it from the server. The server
