@@ -107,8 +107,8 @@ func (r *Reviews) UnappliedAnywhere(ctx context.Context, id string) error {
 
 func (r *Reviews) unapplied(ctx context.Context, id string, snapshots bool) error {
 	losing, err := r.Losing(ctx, id, snapshots)
-	if refused := (*Error)(nil); errors.As(err, &refused) && refused.Reason == LayerMissing {
-		return refuse(LayerMissing, nil, refused.Detail, layerHint+"; or set discard_changes")
+	if isLayerMissing(err) {
+		return refuse(LayerMissing, nil, layerMissing, layerHint+"; or set discard_changes")
 	}
 	if err != nil {
 		return err

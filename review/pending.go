@@ -23,13 +23,16 @@ func (r *Reviews) Pending(id string) (bool, error) {
 }
 
 // Submitted reports whether a context was submitted, and still has changes of the paths that were submitted then, of which
-// not all was applied. It compares the context if it was submitted.
+// not all was applied. It compares the context if it was submitted; without the layer for that, the submission counts.
 func (r *Reviews) Submitted(ctx context.Context, id string) (bool, error) {
 	st, err := r.states.read(id)
 	if err != nil || st.Submitted == nil {
 		return false, err
 	}
 	losing, err := r.Losing(ctx, id, false)
+	if isLayerMissing(err) { // it is not known what became of it
+		return true, nil
+	}
 	if err != nil {
 		return false, err
 	}

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
@@ -125,5 +126,18 @@ func TestASubmissionEndsWithItsChanges(t *testing.T) {
 				t.Errorf("submitted %t, %v, want %t", submitted, err, c.submitted)
 			}
 		})
+	}
+}
+
+// TestASubmissionWithoutItsLayerIsPending: the context cannot be compared, so that nobody knows what the agent took back.
+func TestASubmissionWithoutItsLayerIsPending(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"a": "a\n"})
+	write(t, w.in(id), files{"a": "A\n"})
+	_, err := w.reviews.Submit(t.Context(), id, "title", "", "panel")
+	must(t, err)
+	must(t, os.RemoveAll(w.in("layer")))
+	if submitted, err := w.reviews.Submitted(t.Context(), id); err != nil || !submitted {
+		t.Errorf("submitted %t, %v", submitted, err)
 	}
 }

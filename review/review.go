@@ -409,8 +409,16 @@ func (r *Reviews) opened(ctx context.Context, id string) (*List, Origin, error) 
 	return &List{context: id, state: st, base: b}, origin, err
 }
 
-// layerHint is the remedy of LayerMissing.
-const layerHint = "restore .ctxfs/layers in the contexts directory from the backup; 'ctxfs doctor' names the contexts that need it"
+// layerMissing says what LayerMissing means, layerHint what its remedy is.
+const (
+	layerMissing = "the layer that the context was seeded with is missing: its files can be read and written, but not reviewed"
+	layerHint    = "restore .ctxfs/layers in the contexts directory from the backup; 'ctxfs doctor' names the contexts that need it"
+)
+
+func isLayerMissing(err error) bool {
+	refused := (*Error)(nil)
+	return errors.As(err, &refused) && refused.Reason == LayerMissing
+}
 
 func (r *Reviews) baseOf(o Origin, st *state) (*base, error) {
 	b := &base{manifest: o.Manifest, overrides: st.Overrides, store: r.store, digest: o.Digest}
@@ -420,7 +428,7 @@ func (r *Reviews) baseOf(o Origin, st *state) (*base, error) {
 	var err error
 	b.layer, err = rootfs.Open(o.Tree, rootfs.Options{})
 	if isAbsent(err) {
-		return nil, refuse(LayerMissing, nil, "the layer that the context was seeded with is missing: its files can be read and written, but not reviewed", layerHint)
+		return nil, refuse(LayerMissing, nil, layerMissing, layerHint)
 	}
 	if err != nil {
 		return nil, &fserr.Error{Code: fserr.EIO, Kind: fserr.KindContext, Detail: "the layer that the context was seeded with cannot be opened", Err: err}
