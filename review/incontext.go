@@ -236,6 +236,9 @@ func (w *workspace) tryInPlace(s *step) error {
 		w.pruneAbove(s.Path)
 		return err
 	case s.Before.Type != s.After.Type || s.After.Type != rootfs.TypeFile || w.hasOtherNames(s):
+		if s.away {
+			w.prune(p) // a swap replaces no directory
+		}
 		return w.replace(s)
 	}
 	return w.overwrite(p, s.After)

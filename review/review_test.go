@@ -269,6 +269,32 @@ func TestDiscard(t *testing.T) {
 	same(t, "the discard undone", read(t, w.in(id)), files{"a": strings.Replace(numbered(30), "line 25\n", "twenty-five\n", 1), "new/file": "new\n", "link": "-> run", "run": "+x echo\n"})
 }
 
+// TestDiscardOverEmptyDirectories has a file or link put back at a path where the panel has left a directory without files.
+func TestDiscardOverEmptyDirectories(t *testing.T) {
+	base := files{"dir/file": "base\n", "link": "-> dir/file"}
+	for _, below := range []string{"", "/sub", "/a/b"} {
+		w := newWorld(t, base)
+		for name := range base {
+			remove(t, w.in(id), name)
+			must(t, os.MkdirAll(w.in(id)+"/"+name+below, 0o755))
+		}
+		e, err := w.reviews.Discard(t.Context(), id, Selection{All: true}, "", "panel")
+		must(t, err)
+		same(t, "after the discard", read(t, w.in(id)), base)
+		_, err = w.undo(e.ID)
+		must(t, err)
+		same(t, "the discard undone", read(t, w.in(id)), files{})
+
+		write(t, w.in(id), files{"new": "new\n"})
+		e, err = w.reviews.Discard(t.Context(), id, Selection{Changes: []Selected{{Path: "new"}}}, "", "panel")
+		must(t, err)
+		must(t, os.MkdirAll(w.in(id)+"/new"+below, 0o755))
+		_, err = w.undo(e.ID)
+		must(t, err)
+		same(t, "undone over a directory", read(t, w.in(id)), files{"new": "new\n"})
+	}
+}
+
 func TestSubmitAndState(t *testing.T) {
 	w := newWorld(t, files{"a": numbered(30), "b": "b\n"})
 	state := func() State { return w.changes(Query{}).State() }
