@@ -198,7 +198,29 @@ func (r *Reviews) allApproved(ctx context.Context, req ApplyRequest) ([]step, er
 			steps = append(steps, applying(p, d.Before, v))
 		}
 	}
+	if both := nested(steps); len(both) > 0 {
+		return nil, refuse(Conflicting, both, "a file and another one below its path are approved", "reject both, and approve the one that the context has again")
+	}
 	return steps, nil
+}
+
+// nested returns the first two paths at which steps make files although one is below the other: an agent may have made a directory of a file that
+// was approved, and what is in it was approved later.
+func nested(steps []step) []Path {
+	made := map[Path]bool{}
+	for _, s := range steps {
+		if s.to.Exists() {
+			made[s.Path] = true
+		}
+	}
+	for _, s := range steps {
+		for dir := parentOf(s.Path); made[s.Path] && dir != ""; dir = parentOf(dir) {
+			if made[dir] {
+				return []Path{dir, s.Path}
+			}
+		}
+	}
+	return nil
 }
 
 // carryOut plans the steps of an entry, takes them, commits them if commit is not nil, and records them. Nothing is done if one of

@@ -651,3 +651,33 @@ func TestSeenCoversChangesOfWhichAHunkWasRejected(t *testing.T) {
 		wantReason(t, err, StaleRevision)
 	}
 }
+
+// TestApprovedFileAndAnotherBelowIt has an agent that makes a directory of a new file that was approved, and a reviewer who approves what is in it.
+// Nothing can have both, in the working tree and in a commit: the refusal names them, and its advice works.
+func TestApprovedFileAndAnotherBelowIt(t *testing.T) {
+	for name, below := range map[string]string{"a file": "new/file", "a file further down": "new/a/b", "a link": "new/link"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, files{"a": "a\n"})
+			write(t, w.in(id), files{"new": "new\n"})
+			w.decide(Approved, Selection{All: true})
+			must(t, os.Remove(w.in(id+"/new")))
+			must(t, os.MkdirAll(filepath.Dir(w.in(id+"/"+below)), 0o755))
+			if name == "a link" {
+				must(t, os.Symlink("x", w.in(id+"/"+below)))
+			} else {
+				write(t, w.in(id), files{below: "below\n"})
+			}
+			w.decide(Approved, Selection{All: true})
+			for _, dry := range []bool{true, false} {
+				_, err := w.reviews.Apply(t.Context(), ApplyRequest{Context: id, DryRun: dry})
+				if e := wantReason(t, err, Conflicting); !slices.Equal(e.Paths, []Path{"new", Path(below)}) {
+					t.Errorf("it names %q", e.Paths)
+				}
+			}
+			w.decide(Rejected, Selection{Changes: []Selected{{Path: "new"}}}) // and what is below it
+			w.decide(Approved, Selection{Changes: []Selected{{Path: Path(below)}}})
+			w.apply(ApplyRequest{})
+			same(t, "the workspace", read(t, w.in("workspace")), read(t, w.in(id)))
+		})
+	}
+}

@@ -76,7 +76,8 @@ type ReviewServiceClient interface {
 	// GetDiff can show what changed since (see Against).
 	SubmitReview(ctx context.Context, in *SubmitReviewRequest, opts ...grpc.CallOption) (*SubmitReviewResponse, error)
 	// Puts the base's content back into the context, for the selected changes. Open handles of those files stay open. A file that has other
-	// names (hard links) is replaced, unless all of them are selected: the other names keep their content, and open handles lead to it.
+	// names (hard links) is replaced, unless all of them are selected: the other names keep their content, and open handles lead to it. EDQUOT
+	// says that the context has no room for what comes back.
 	Discard(ctx context.Context, in *DiscardRequest, opts ...grpc.CallOption) (*DiscardResponse, error)
 	// Approves or rejects changes, or takes a decision back. The server keeps the approved bytes: what the context holds
 	// later does not matter to Apply. A decision stays when the context takes the change back, or changes it: ChangesSummary.gone names it. One on a whole file
@@ -388,7 +389,8 @@ type ReviewServiceServer interface {
 	// GetDiff can show what changed since (see Against).
 	SubmitReview(context.Context, *SubmitReviewRequest) (*SubmitReviewResponse, error)
 	// Puts the base's content back into the context, for the selected changes. Open handles of those files stay open. A file that has other
-	// names (hard links) is replaced, unless all of them are selected: the other names keep their content, and open handles lead to it.
+	// names (hard links) is replaced, unless all of them are selected: the other names keep their content, and open handles lead to it. EDQUOT
+	// says that the context has no room for what comes back.
 	Discard(context.Context, *DiscardRequest) (*DiscardResponse, error)
 	// Approves or rejects changes, or takes a decision back. The server keeps the approved bytes: what the context holds
 	// later does not matter to Apply. A decision stays when the context takes the change back, or changes it: ChangesSummary.gone names it. One on a whole file

@@ -3393,7 +3393,8 @@ export const ReviewService: GenService<{
   },
   /**
    * Puts the base's content back into the context, for the selected changes. Open handles of those files stay open. A file that has other
-   * names (hard links) is replaced, unless all of them are selected: the other names keep their content, and open handles lead to it.
+   * names (hard links) is replaced, unless all of them are selected: the other names keep their content, and open handles lead to it. EDQUOT
+   * says that the context has no room for what comes back.
    *
    * @generated from rpc ctxfs.v1.ReviewService.Discard
    */
