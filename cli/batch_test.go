@@ -25,7 +25,7 @@ func TestBatchFromTheShell(t *testing.T) {
 	}
 	s.expect("one\n", "cat", "d/b.txt")
 	s.stdin = `[{"editFile": {"path": "d/b.txt", "edits": [{"oldText": "one", "newText": "two"}]}}]`
-	s.expect("diff --git a/d/b.txt b/d/b.txt\n--- a/d/b.txt\n+++ b/d/b.txt\n@@ -1,1 +1,1 @@\n-one\n+two\n", "batch", "--dry-run", "-")
+	s.expect("diff --git a/d/b.txt b/d/b.txt\n--- a/d/b.txt\n+++ b/d/b.txt\n@@ -1 +1 @@\n-one\n+two\n", "batch", "--dry-run", "-")
 	s.expect("one\n", "cat", "d/b.txt")
 	for text, want := range map[string]string{`[{"write": {}}]`: "is no list of steps", `{"context_id": "ctx_x", "steps": []}`: "name the context with -c ID", `[]`: "1 to 1000 steps"} {
 		s.stdin = text

@@ -39,7 +39,7 @@ func TestBatch(t *testing.T) {
 		t.Errorf("got %v with etag %q, want %q", err, etag, done.ETags[2])
 	}
 	dry, err := f.Batch([]client.BatchStep{client.StepRm("b", client.RmOptions{})}, client.BatchOptions{DryRun: true})
-	if want := "diff --git a/b b/b\ndeleted file mode 100640\n--- a/b\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-two\n"; err != nil || dry.Diff != want {
+	if want := "diff --git a/b b/b\ndeleted file mode 100640\n--- a/b\n+++ /dev/null\n@@ -1 +0,0 @@\n-two\n"; err != nil || dry.Diff != want {
 		t.Errorf("got %v, %q", err, dry.Diff)
 	}
 	if _, err := f.Stat("b"); err != nil {

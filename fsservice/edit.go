@@ -8,6 +8,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/fsservice/textedit"
+	"github.com/ctxfs/ctxfs/internal/linediff"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -16,9 +17,6 @@ const maxEdits = 1000
 
 // editMemory is about how much memory an edit takes for each byte of the file: the versions before and after, and their lines.
 const editMemory = 4
-
-// lineMemory is about how much memory the comparison of two versions takes for each of their lines, in bytes.
-const lineMemory = 64
 
 // EditFile implements FsService.
 func (s *paths) EditFile(ctx context.Context, req *ctxfsv1.EditFileRequest) (*ctxfsv1.EditFileResponse, error) {
@@ -99,7 +97,7 @@ func (e *edit) change(f rootfs.File, before rootfs.Stat) (*ctxfsv1.EditFileRespo
 	if err != nil {
 		return nil, err
 	}
-	if err := reserve(e, int64(len(after))+lineMemory*(textedit.Lines(text)+textedit.Lines(after))); err != nil {
+	if err := reserve(e, int64(len(after))+linediff.LineMemory*min(linediff.MaxLines, textedit.Lines(text)+textedit.Lines(after))); err != nil {
 		return nil, err
 	}
 	d := textedit.Compare(fserrpb.Printable(absolute(e.path)), text, after)

@@ -121,8 +121,12 @@ func (c *Change) read(before, after opener) error {
 	if err != nil {
 		return err
 	}
-	if IsBinary(old) || IsBinary(now) {
+	switch {
+	case IsBinary(old) || IsBinary(now):
 		c.Content = Binary
+		return nil
+	case isLong(old) || isLong(now):
+		c.Content = TooLarge
 		return nil
 	}
 	c.Content, c.Text = Text, diffVersions(c.Path, b, a, old, now)

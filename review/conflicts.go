@@ -271,7 +271,7 @@ func (w *workspace) texts(versions ...Version) (out [3][]byte, ok bool, err erro
 		if v.Size > MaxText || (v.Exists() && v.Type != rootfs.TypeFile) {
 			return out, false, nil
 		}
-		if out[i], err = w.store.text(v); err != nil || IsBinary(out[i]) {
+		if out[i], err = w.store.text(v); err != nil || !isText(out[i]) {
 			return out, false, err
 		}
 	}
@@ -536,13 +536,13 @@ func (r *Reviews) carry(st *state, s step, after, before Version, verdicts map[s
 
 // hunksOf returns the difference between two versions if its hunks can be decided on one by one, nil otherwise.
 func (r *Reviews) hunksOf(p Path, before, after Version) *TextDiff {
-	isText := func(v Version) bool { return !v.Exists() || (v.Type == rootfs.TypeFile && v.Size <= MaxText) }
-	if !after.Exists() || !isText(before) || !isText(after) {
+	isSmall := func(v Version) bool { return !v.Exists() || (v.Type == rootfs.TypeFile && v.Size <= MaxText) }
+	if !after.Exists() || !isSmall(before) || !isSmall(after) {
 		return nil
 	}
 	old, err1 := r.store.text(before)
 	now, err2 := r.store.text(after)
-	if err1 != nil || err2 != nil || IsBinary(old) || IsBinary(now) {
+	if err1 != nil || err2 != nil || !isText(old, now) {
 		return nil
 	}
 	return diffVersions(p, before, after, old, now)

@@ -5,14 +5,29 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/rogpeppe/go-internal/diff"
+	"github.com/ctxfs/ctxfs/internal/linediff"
 )
 
-// MaxText is the size in bytes up to which a file has hunks.
-const MaxText = 4 << 20
+const (
+	// MaxText is the size in bytes up to which a file has hunks, and is merged.
+	MaxText = 4 << 20
+	// MaxTextLines is up to how many lines it has these.
+	MaxTextLines = linediff.MaxLines / 2
+)
+
+// isText reports whether versions of a file can be compared and merged line by line.
+func isText(contents ...[]byte) bool {
+	return !slices.ContainsFunc(contents, func(c []byte) bool { return IsBinary(c) || isLong(c) })
+}
+
+// isLong reports whether a content is larger than one that has hunks.
+func isLong(content []byte) bool {
+	return len(content) > MaxText || bytes.Count(content, []byte("\n")) > MaxTextLines
+}
 
 // binaryHead is how many bytes git searches for a NUL to detect binary files (buffer_is_binary in git's xdiff-interface.c).
 const binaryHead = 8000
@@ -59,11 +74,11 @@ func diffVersions(p Path, before, after Version, old, now []byte) *TextDiff {
 }
 
 func diffText(path, creates string, before, after []byte) *TextDiff {
-	d := &TextDiff{Before: lines(before), After: lines(after), creates: creates}
-	for _, r := range runs(diff.Diff("a", before, "b", after)) {
+	d := &TextDiff{Before: linediff.Lines(string(before)), After: linediff.Lines(string(after)), creates: creates}
+	for _, r := range linediff.Runs(d.Before, d.After) {
 		d.Hunks = append(d.Hunks, Hunk{
-			Base: r.before, Other: r.after,
-			Removed: d.Before[r.before : r.before+r.removed], Added: d.After[r.after : r.after+r.added],
+			Base: r.Before, Other: r.After,
+			Removed: d.Before[r.Before : r.Before+r.Removed], Added: d.After[r.After : r.After+r.Added],
 		})
 	}
 	for i := range d.Hunks {
@@ -82,65 +97,6 @@ func (d *TextDiff) shed() {
 	for i := range d.Hunks {
 		d.Hunks[i].Removed, d.Hunks[i].Added = nil, nil
 	}
-}
-
-// lines splits content after each newline.
-func lines(content []byte) []string {
-	if len(content) == 0 {
-		return nil
-	}
-	all := strings.SplitAfter(string(content), "\n")
-	if all[len(all)-1] == "" {
-		all = all[:len(all)-1]
-	}
-	return all
-}
-
-// run is a run of changed lines: where it begins in both versions, and how many lines of each it has.
-type run struct{ before, after, removed, added int }
-
-// headerLines is how many lines diff.Diff writes before the first chunk.
-const headerLines = 3
-
-// runs finds the runs of changed lines in a diff that diff.Diff wrote.
-func runs(unified []byte) []run {
-	var out []run
-	var x, y int // lines of both versions before the current line
-	open := false
-	for n := 0; len(unified) > 0; n++ {
-		var line []byte
-		line, unified, _ = bytes.Cut(unified, []byte("\n"))
-		switch {
-		case n < headerLines, line[0] == '\\':
-			continue
-		case line[0] == '@':
-			x, y = starts(string(line))
-			open = false
-			continue
-		case line[0] == ' ':
-			x, y, open = x+1, y+1, false
-			continue
-		case !open:
-			out, open = append(out, run{before: x, after: y}), true
-		}
-		r := &out[len(out)-1]
-		if line[0] == '-' {
-			r.removed, x = r.removed+1, x+1
-		} else {
-			r.added, y = r.added+1, y+1
-		}
-	}
-	return out
-}
-
-// starts reads how many lines of both versions stand before a chunk from its "@@ -from,count +from,count @@".
-func starts(chunk string) (before, after int) {
-	var removed, added int
-	if _, err := fmt.Sscanf(chunk, "@@ -%d,%d +%d,%d @@", &before, &removed, &after, &added); err != nil {
-		panic("review: a chunk begins with " + strconv.Quote(chunk)) // diff.Diff's form is fixed
-	}
-	// The number of the first line, from 1; without lines it is the number of the line before.
-	return before - min(removed, 1), after - min(added, 1)
 }
 
 // around is how many base lines on each side a hunk's ID covers.
@@ -166,16 +122,16 @@ func (d *TextDiff) idAt(path string, line int, h *Hunk) string {
 // is not certain: the lines that the ID covers must be one unchanged run of former.
 func (d *TextDiff) formerIDs(path string, former []byte) map[string]string {
 	out := map[string]string{}
-	changed := append(runs(diff.Diff("former", former, "before", []byte(strings.Join(d.Before, "")))), run{after: len(d.Before) + 1})
+	changed := append(linediff.Runs(linediff.Lines(string(former)), d.Before), linediff.Run{After: len(d.Before) + 1})
 	moved := 0 // by how many lines an unchanged run stands further down than in former
 	next := 0  // the first changed run that does not end before the hunk
 	for i := range d.Hunks {
 		h := &d.Hunks[i]
 		from, to := d.surroundings(h)
-		for ; changed[next].after+changed[next].added <= from && next < len(changed)-1; next++ {
-			moved += changed[next].added - changed[next].removed
+		for ; changed[next].After+changed[next].Added <= from && next < len(changed)-1; next++ {
+			moved += changed[next].Added - changed[next].Removed
 		}
-		if to <= changed[next].after {
+		if to <= changed[next].After {
 			out[h.ID] = d.idAt(path, h.Base-moved, h)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -218,4 +219,34 @@ func TestVerdictsMoveWithTheBase(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFilesOfManyLinesAreDecidedAsAWhole lists, diffs and applies files that have as many lines as a file of 4 MiB can have. It takes no memory for
+// each of their lines: with hunks, the one listing takes 500 MB.
+func TestFilesOfManyLinesAreDecidedAsAWhole(t *testing.T) {
+	many := strings.Repeat("\n", MaxText)
+	w := newWorld(t, files{"edited": many, "short": strings.Repeat("\n", MaxTextLines)})
+	write(t, w.in(id), files{"edited": "x" + many[1:], "new": many, "short": "x" + strings.Repeat("\n", MaxTextLines)})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	l := w.changes(Query{})
+	runtime.ReadMemStats(&after)
+	if got := (after.TotalAlloc - before.TotalAlloc) >> 20; got > 100 {
+		t.Errorf("the listing took %d MiB", got)
+	}
+	for _, c := range l.Changes {
+		want := TooLarge
+		if c.Path == "short" {
+			want = Text
+		}
+		if c.Content != want || (c.Text != nil) != (want == Text) {
+			t.Errorf("%s is %v, want %v", c.Path, c.Content, want)
+		}
+	}
+	if len(l.Changes) != 3 {
+		t.Errorf("%d changes", len(l.Changes))
+	}
+	w.decide(Approved, Selection{All: true})
+	w.apply(ApplyRequest{})
+	same(t, "the workspace", read(t, w.in("workspace")), read(t, w.in(id)))
 }

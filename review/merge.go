@@ -98,7 +98,7 @@ func (g merger) mergeText(ctx context.Context, m merge3) (result Version, merged
 		if texts[i], err = g.store.text(v); err != nil {
 			return Version{}, false, 0, err
 		}
-		if IsBinary(texts[i]) {
+		if !isText(texts[i]) {
 			return m.now, false, ConflictBinary, nil
 		}
 	}

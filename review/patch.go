@@ -46,7 +46,7 @@ func patchPart(out io.Writer, p Path, before, after Version, openBefore, openAft
 		return err
 	}
 	head := FileHeader{Path: string(p), BeforeMode: headMode(before), AfterMode: headMode(after)}
-	if IsBinary(old) || IsBinary(now) || max(len(old), len(now)) > MaxText {
+	if !isText(old, now) {
 		_, err = io.WriteString(out, binaryPatch(head, old, now))
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+
+	"github.com/ctxfs/ctxfs/internal/linediff"
 )
 
 // FileHeader says which file a diff is of.
@@ -16,79 +18,21 @@ type FileHeader struct {
 
 // Unified writes the hunks for which chosen returns true as git does, with so many context lines; nil when there are none.
 func (d *TextDiff) Unified(f FileHeader, context int, chosen func(h *Hunk) bool) []byte {
+	var runs []linediff.Run
+	for i := range d.Hunks {
+		if h := &d.Hunks[i]; chosen(h) {
+			runs = append(runs, linediff.Run{Before: h.Base, After: h.Other, Removed: len(h.Removed), Added: len(h.Added)})
+		}
+	}
+	if runs == nil {
+		return nil
+	}
 	var out bytes.Buffer
-	shift := 0 // how many more lines the version after has, up to here
-	for i := 0; i < len(d.Hunks); {
-		if !chosen(&d.Hunks[i]) {
-			i++
-			continue
-		}
-		group, next := d.group(i, context, chosen)
-		if out.Len() == 0 {
-			f.write(&out)
-		}
-		shift += d.chunk(&out, group, context, shift)
-		i = next
+	f.write(&out)
+	for line := range linediff.Unified(d.Before, d.After, runs, context) {
+		out.WriteString(line)
 	}
 	return out.Bytes()
-}
-
-// group returns the chosen hunks from i on whose context lines meet, and the index of the next hunk.
-func (d *TextDiff) group(i, context int, chosen func(h *Hunk) bool) (group []*Hunk, next int) {
-	group = []*Hunk{&d.Hunks[i]}
-	for next = i + 1; next < len(d.Hunks); next++ {
-		h, last := &d.Hunks[next], group[len(group)-1]
-		if !chosen(h) {
-			continue
-		}
-		if h.Base-(last.Base+len(last.Removed)) > 2*context {
-			break
-		}
-		group = append(group, h)
-	}
-	return group, next
-}
-
-// chunk writes a group, and returns how many more lines it leaves than there were.
-func (d *TextDiff) chunk(out *bytes.Buffer, group []*Hunk, context, shift int) int {
-	last := group[len(group)-1]
-	from := max(0, group[0].Base-context)
-	to := min(len(d.Before), last.Base+len(last.Removed)+context)
-	more := 0
-	for _, h := range group {
-		more += len(h.Added) - len(h.Removed)
-	}
-	before, after := to-from, to-from+more
-	_, _ = fmt.Fprintf(out, "@@ -%s +%s @@\n", span(from, before), span(from+shift, after))
-	for _, h := range group {
-		writeLines(out, ' ', d.Before[from:h.Base])
-		writeLines(out, '-', h.Removed)
-		writeLines(out, '+', h.Added)
-		from = h.Base + len(h.Removed)
-	}
-	writeLines(out, ' ', d.Before[from:to])
-	return more
-}
-
-// span writes where lines begin and how many there are. An empty one names the line before it.
-func span(from, count int) string {
-	switch count {
-	case 0:
-		return fmt.Sprintf("%d,0", from)
-	case 1:
-		return fmt.Sprint(from + 1)
-	}
-	return fmt.Sprintf("%d,%d", from+1, count)
-}
-
-func writeLines(out *bytes.Buffer, mark byte, lines []string) {
-	for _, line := range lines {
-		out.WriteByte(mark)
-		out.WriteString(line)
-		if !strings.HasSuffix(line, "\n") {
-			out.WriteString("\n\\ No newline at end of file\n")
-		}
-	}
 }
 
 // write writes git's header of a diff with hunks.

@@ -127,9 +127,9 @@ func TestBatch(t *testing.T) {
 		resp, err := b.fs.Batch(b.ctx, &ctxfsv1.BatchRequest{DryRun: true, Steps: []*ctxfsv1.BatchStep{
 			stepWrite("a.txt", "1\nmore\n"), stepRename("d", "moved"), stepWrite("new", "n\n"),
 		}})
-		want := "diff --git a/a.txt b/a.txt\n--- a/a.txt\n+++ b/a.txt\n@@ -1,1 +1,2 @@\n 1\n+more\n" +
+		want := "diff --git a/a.txt b/a.txt\n--- a/a.txt\n+++ b/a.txt\n@@ -1 +1,2 @@\n 1\n+more\n" +
 			"diff --git a/d/e/b.txt b/moved/e/b.txt\nrename from d/e/b.txt\nrename to moved/e/b.txt\n" +
-			"diff --git a/new b/new\nnew file mode 100644\n--- /dev/null\n+++ b/new\n@@ -0,0 +1,1 @@\n+n\n"
+			"diff --git a/new b/new\nnew file mode 100644\n--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+n\n"
 		if err != nil || resp.GetDiff() != want {
 			t.Errorf("got %v,\n%s\nwant\n%s", err, resp.GetDiff(), want)
 		}

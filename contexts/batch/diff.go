@@ -9,11 +9,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rogpeppe/go-internal/diff"
-
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/linediff"
 )
 
 const (
@@ -21,6 +20,8 @@ const (
 	maxDiff = 1 << 20
 	// maxDiffed is the size of the largest file whose lines are compared.
 	maxDiffed = 4 << 20
+	// around is how many lines of context a diff has.
+	around = 3
 	// maxDiffFiles bounds the files below directories that are removed or moved.
 	maxDiffFiles = 10_000
 )
@@ -274,9 +275,16 @@ func lines(a, b string, before, after version, had, has bool) ([]byte, error) {
 	case oldBinary || nowBinary:
 		return fmt.Appendf(nil, "Binary files %s and %s differ\n", a, b), nil
 	}
-	out := diff.Diff(a, old, b, now)
-	_, out, _ = bytes.Cut(out, []byte("\n")) // its own header
-	return out, nil
+	var out bytes.Buffer
+	for line := range linediff.Compare(string(old), string(now), around).Lines {
+		if out.Len() == 0 {
+			_, _ = fmt.Fprintf(&out, "--- %s\n+++ %s\n", a, b)
+		}
+		if out.WriteString(line); out.Len() > maxDiff {
+			break // write cuts there
+		}
+	}
+	return out.Bytes(), nil
 }
 
 // text returns a content. One that is too large to compare counts as binary.

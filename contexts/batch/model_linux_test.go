@@ -434,7 +434,7 @@ func TestNamesInADiffAreQuoted(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, _, err := b.Diff(t.Context(), func(int64) error { return nil })
-	if want := "diff --git a/\"a\\n+++ b\" b/\"a\\n+++ b\"\nnew file mode 100644\n--- /dev/null\n+++ b/\"a\\n+++ b\"\n@@ -0,0 +1,1 @@\n+x\n"; err != nil || string(text) != want {
+	if want := "diff --git a/\"a\\n+++ b\" b/\"a\\n+++ b\"\nnew file mode 100644\n--- /dev/null\n+++ b/\"a\\n+++ b\"\n@@ -0,0 +1 @@\n+x\n"; err != nil || string(text) != want {
 		t.Errorf("got %v\n%q\nwant\n%q", err, text, want)
 	}
 }

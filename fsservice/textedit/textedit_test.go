@@ -2,11 +2,8 @@ package textedit_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -121,44 +118,6 @@ func TestApplyAgainstLines(t *testing.T) {
 	})
 }
 
-// TestPatchAppliesTheDiff gives diffs of random edits to patch(1), which must make of the version before the one after.
-func TestPatchAppliesTheDiff(t *testing.T) {
-	t.Parallel()
-	patch, err := exec.LookPath("patch")
-	if err != nil {
-		t.Skip("patch(1) is not installed")
-	}
-	dir := t.TempDir()
-	rapid.Check(t, func(t *rapid.T) {
-		line := rapid.SampledFrom([]string{"a\n", "b\n", "c\n", "\n", "long line\n"})
-		text := func(name string) []byte {
-			return []byte(strings.Join(rapid.SliceOfN(line, 0, 12).Draw(t, name), ""))
-		}
-		head, tail := text("head"), append(text("tail"), rapid.SampledFrom([]string{"", "end"}).Draw(t, "end")...)
-		before := append(append(append([]byte("x\n"), head...), text("before")...), tail...)
-		after := append(append(append([]byte("x\n"), head...), text("after")...), tail...)
-		c := textedit.Compare("/f", before, after)
-		if (c.Diff == "") != bytes.Equal(before, after) || c.Truncated {
-			t.Fatalf("%q and %q: the diff is %q", before, after, c.Diff)
-		}
-		if c.Diff == "" {
-			return
-		}
-		file := filepath.Join(dir, "f")
-		if err := os.WriteFile(file, before, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.CommandContext(context.Background(), patch, "-s", "--fuzz=0", file)
-		cmd.Stdin = strings.NewReader(c.Diff)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("patch: %v, %s, of %s", err, out, c.Diff)
-		}
-		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, after) {
-			t.Fatalf("patch made %q (%v), want %q, of %s", got, err, after, c.Diff)
-		}
-	})
-}
-
 // TestLargeDiffsAreTruncated has more changed lines than a diff shows.
 func TestLargeDiffsAreTruncated(t *testing.T) {
 	t.Parallel()
@@ -166,5 +125,27 @@ func TestLargeDiffsAreTruncated(t *testing.T) {
 	c := textedit.Compare("/f", []byte(before), []byte(strings.ReplaceAll(before, "line", "row")))
 	if !c.Truncated || len(c.Diff) > textedit.MaxDiff || !strings.HasSuffix(c.Diff, "\n") || c.Added != 20_000 || c.Removed != 20_000 {
 		t.Errorf("truncated %v, %d bytes, +%d -%d", c.Truncated, len(c.Diff), c.Added, c.Removed)
+	}
+}
+
+// TestTextsOfManyLinesTakeLittleMemory compares texts of as many lines as a text can have: with a comparison of all of them, it takes 3.6 GB.
+func TestTextsOfManyLinesTakeLittleMemory(t *testing.T) {
+	before := bytes.Repeat([]byte("\n"), textedit.MaxSize)
+	for name, after := range map[string][]byte{
+		"one line":               append([]byte("x"), before[:len(before)-1]...),
+		"the first and the last": append(append([]byte("x"), before[:len(before)-2]...), "x\n"...),
+		"each line":              bytes.Repeat([]byte("x\n"), textedit.MaxSize/2),
+		"nothing is left":        nil,
+	} {
+		var start, end runtime.MemStats
+		runtime.ReadMemStats(&start)
+		c := textedit.Compare("/f", before, after)
+		runtime.ReadMemStats(&end)
+		if got := (end.TotalAlloc - start.TotalAlloc) >> 20; got > 64 {
+			t.Errorf("%s: the comparison took %d MiB", name, got)
+		}
+		if len(c.Diff) > textedit.MaxDiff || c.Removed == 0 {
+			t.Errorf("%s: a diff of %d bytes, +%d -%d", name, len(c.Diff), c.Added, c.Removed)
+		}
 	}
 }

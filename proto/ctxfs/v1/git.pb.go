@@ -747,7 +747,7 @@ type GitFile struct {
 	Additions int32 `protobuf:"varint,5,opt,name=additions,proto3" json:"additions,omitempty"`
 	// Lines removed.
 	Deletions int32 `protobuf:"varint,6,opt,name=deletions,proto3" json:"deletions,omitempty"`
-	// It is no text, or larger than 4 MiB.
+	// It is no text, or larger than 4 MiB or 262,144 lines.
 	Binary bool `protobuf:"varint,7,opt,name=binary,proto3" json:"binary,omitempty"`
 	// Git's mode before: 0100644, 0100755, 0120000; 0 for a file that is created.
 	OldMode uint32 `protobuf:"varint,8,opt,name=old_mode,json=oldMode,proto3" json:"old_mode,omitempty"`

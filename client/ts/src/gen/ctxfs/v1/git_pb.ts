@@ -256,7 +256,7 @@ export type GitFile = Message<"ctxfs.v1.GitFile"> & {
   deletions: number;
 
   /**
-   * It is no text, or larger than 4 MiB.
+   * It is no text, or larger than 4 MiB or 262,144 lines.
    *
    * @generated from field: bool binary = 7;
    */
