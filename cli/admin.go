@@ -193,7 +193,7 @@ func (a *app) contextDeleteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "delete NAME…", Short: "Remove contexts for good: folder, record and bindings", Args: usage(cobra.MinimumNArgs(1)),
 		Long: "Removes contexts for good: folder, snapshots, record and bindings. A context with changes or approvals that were not\n" +
-			"applied, or with snapshots that hold such changes, stays, unless --discard-changes is given.",
+			"applied, with commits of its own, or with snapshots that hold such changes, stays, unless --discard-changes is given.",
 	}
 	discardFlag(cmd, &discard)
 	cmd.RunE = a.withHost(func(ctx context.Context, c *client.Client, args []string) error {
@@ -214,7 +214,7 @@ func notApplied(context string, snapshots bool, err error) error {
 		if snapshots {
 			of = " (--against snapshot:NAME for those of a snapshot, which 'ctxfs snapshot restore' brings back)"
 		}
-		refused.Hint = fmt.Sprintf("look at them with 'ctxfs diff %s'%s, or give --discard-changes", context, of)
+		refused.Hint = fmt.Sprintf("look at changes with 'ctxfs diff %s'%s, push commits or remove their .git, or give --discard-changes", context, of)
 	}
 	return err
 }
