@@ -281,3 +281,7 @@ func (w *world) Snapshot(ctx context.Context, id, name string) (SnapshotView, er
 	origin, _ := w.Origin(ctx, id)
 	return SnapshotView{Root: root, Origin: origin, Check: func() error { return nil }}, err
 }
+
+func changedTwice() string { return strings.Replace(secondChanged(), "line 5\n", "five\n", 1) }
+
+func secondChanged() string { return strings.Replace(numbered(30), "line 25\n", "twenty-five\n", 1) }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -186,10 +185,6 @@ func TestSelectingWhatIsApproved(t *testing.T) {
 	must(t, err)
 	same(t, "the context", read(t, w.in(id)), files{"a": "a\n", "b": secondChanged(), "c": "C\n"})
 }
-
-func changedTwice() string { return strings.Replace(secondChanged(), "line 5\n", "five\n", 1) }
-
-func secondChanged() string { return strings.Replace(numbered(30), "line 25\n", "twenty-five\n", 1) }
 
 // reasonOf names a refusal, or the code of another error.
 func reasonOf(err error) string {
