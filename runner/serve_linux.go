@@ -17,6 +17,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/exec"
+	"github.com/ctxfs/ctxfs/internal/accept"
 )
 
 // The descriptors that a runner is started with.
@@ -108,12 +109,12 @@ func inherited(fd int) (*net.UnixListener, error) {
 func (h *host) serve(ctx context.Context, api, links *net.UnixListener) error {
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := h.grpc.Serve(ownListener{api, h.log}); err != nil {
+		if err := h.grpc.Serve(h.own(api)); err != nil {
 			h.log.Error("calls are no longer answered", zap.Error(err))
 			h.end()
 		}
 	})
-	running.Go(func() { h.acceptLinks(ownListener{links, h.log}) })
+	running.Go(func() { h.acceptLinks(h.own(links)) })
 	h.log.Info("running commands", zap.Int("pid", os.Getpid()), zap.String("version", h.Version), zap.String("dir", h.Engine.Dir), zap.Any("cgroups", h.engine.Enforcers()))
 	h.await(ctx)
 	// A server that finds the lock free takes over the directory: all calls end before that.
@@ -317,18 +318,27 @@ func mountNamespace() string {
 
 // ownListener accepts connections of this process's user.
 type ownListener struct {
-	*net.UnixListener
+	net.Listener
 	log *zap.Logger
+}
+
+// own wraps a listener in an ownListener, which goes on after errors that pass.
+func (h *host) own(l *net.UnixListener) ownListener {
+	return ownListener{accept.Listener{Listener: l, Failed: func(err error, again bool) {
+		if !again {
+			h.log.Warn("a connection could not be accepted; trying again", zap.Error(err))
+		}
+	}}, h.log}
 }
 
 // Accept implements net.Listener.
 func (l ownListener) Accept() (net.Conn, error) {
 	for {
-		conn, err := l.AcceptUnix()
+		conn, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		if err := sameUser(conn); err != nil {
+		if err := sameUser(conn.(*net.UnixConn)); err != nil { //nolint:forcetypeassert // the listener is one of unix
 			l.log.Warn("a connection was refused", zap.Error(err))
 			_ = conn.Close() // it was not used
 			continue

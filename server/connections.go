@@ -5,13 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/gateway"
+	"github.com/ctxfs/ctxfs/internal/accept"
 )
 
 // Connections, handles and operations share the process's descriptors (RLIMIT_NOFILE). Handles take at most half of them
@@ -36,8 +40,6 @@ const (
 	freeCancels    = 100
 	cancelPause    = 200 * time.Microsecond
 	maxCancelPause = 100 * time.Millisecond
-	// acceptPause is how long a listener waits for a descriptor before it tries to accept again.
-	acceptPause = 10 * time.Millisecond
 )
 
 // The reasons of ctxfs_connections_refused_total.
@@ -169,7 +171,7 @@ func (g *connGroup) closeOldest() bool {
 	return true
 }
 
-// makeRoom closes the oldest unauthenticated connection. It is called when a new one got no descriptor.
+// makeRoom closes the oldest unauthenticated connection. It is called when a new one could not be accepted.
 func (g *connGroup) makeRoom() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -191,21 +193,31 @@ func (g *connGroup) end() {
 	}
 }
 
-// connListener accepts the connections of a group. It keeps accepting when the process has no descriptor left.
+// connListener accepts the connections of a group.
 type connListener struct {
 	net.Listener
 	group *connGroup
+}
+
+// shortages are errors of accept(2) that a closed connection may help against.
+var shortages = []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ENOSPC}
+
+// listenerOf keeps l accepting whatever the process, its user and the kernel are short of.
+func listenerOf(l net.Listener, group *connGroup, log *zap.Logger) connListener {
+	return connListener{accept.Listener{Listener: l, Failed: func(err error, again bool) {
+		if slices.ContainsFunc(shortages, func(errno syscall.Errno) bool { return errors.Is(err, errno) }) {
+			group.makeRoom()
+		}
+		if !again {
+			log.Warn("a connection could not be accepted; trying again", zap.Stringer("listener", l.Addr()), zap.Error(err))
+		}
+	}}, group}
 }
 
 // Accept implements net.Listener.
 func (l connListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
-		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-			l.group.makeRoom()
-			time.Sleep(acceptPause)
-			continue
-		}
 		if err != nil {
 			return nil, err
 		}

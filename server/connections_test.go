@@ -8,16 +8,20 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/ctxfs/ctxfs/internal/accept"
 	"github.com/ctxfs/ctxfs/internal/clocktest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -311,4 +315,88 @@ func TestAClientThatCancelsItsCallsIsReadMoreSlowly(t *testing.T) {
 			}
 		}
 	})
+}
+
+// failing fails with each of its errors before it accepts.
+type failing struct {
+	net.Listener
+	errs chan error
+}
+
+func (f failing) Accept() (net.Conn, error) {
+	select {
+	case err := <-f.errs:
+		return nil, err
+	default:
+		return f.Listener.Accept()
+	}
+}
+
+// TestListenersOutliveFailures has every listener fail as when the kernel has no epoll watch, no memory and no buffers left, and then has one
+// fail for good: the others go on.
+func TestListenersOutliveFailures(t *testing.T) {
+	t.Parallel()
+	cfg := sessionConfig(t)
+	cfg.Gateway = "127.0.0.1:0"
+	r := startDeps(t, cfg, Deps{}, func(s *Server) {
+		for _, l := range []*net.Listener{&s.ls.grpc[0], &s.ls.grpc[1], &s.ls.http, &s.ls.pages} {
+			errs := make(chan error, 3)
+			for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.ENOMEM, syscall.ENOBUFS} {
+				errs <- &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("epoll_ctl", errno)}
+			}
+			c := (*l).(connListener)
+			inner := c.Listener.(accept.Listener)
+			inner.Listener = failing{inner.Listener, errs}
+			*l = connListener{inner, c.group}
+		}
+	})
+	at := r.Info().Addresses
+	live := func(network, address string) {
+		t.Helper()
+		conn := dialPlain(t, network, address)
+		if _, err := io.WriteString(conn, "GET /livez HTTP/1.0\r\n\r\n"); err != nil {
+			t.Error(err)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(clocktest.Patience)); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.") {
+			t.Errorf("%s: %q, %v", address, answer, err)
+		}
+	}
+	live("unix", at.Socket)
+	for _, address := range []string{at.TCP[0], at.HTTP, at.Gateway} {
+		live("tcp", address)
+	}
+	if err := r.ls.http.Close(); err != nil {
+		t.Fatal(err)
+	}
+	live("unix", at.Socket)
+	live("tcp", at.TCP[0])
+	live("tcp", at.Gateway)
+}
+
+// TestShortageClosesConnectionsWithoutACall closes the oldest of them when a new one gets no descriptor, watch or memory, and none when
+// the new one had gone already.
+func TestShortageClosesConnectionsWithoutACall(t *testing.T) {
+	t.Parallel()
+	for errno, closed := range map[syscall.Errno]int{syscall.ENOSPC: 1, syscall.EMFILE: 1, syscall.ECONNABORTED: 0} {
+		refused := 0
+		g := newConnGroup(10, func(string) { refused++ })
+		first, _ := net.Pipe()
+		if g.admit(first) == nil {
+			t.Fatal("the first connection was not admitted")
+		}
+		errs := make(chan error, 1)
+		errs <- os.NewSyscallError("accept4", errno)
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		dialPlain(t, "tcp", l.Addr().String())
+		if _, err := listenerOf(failing{l, errs}, g, zap.NewNop()).Accept(); err != nil || refused != closed {
+			t.Errorf("%v: %v, and %d connections were closed, want %d", errno, err, refused, closed)
+		}
+	}
 }

@@ -39,7 +39,7 @@ func (s *Server) listen(ctx context.Context) error {
 		return fmt.Errorf("listen on the unix socket: %w", err)
 	}
 	s.conns = newConnGroups(handles.DescriptorLimit(), len(s.cfg.Listen) > 0, s.cfg.HTTP != "", s.cfg.Gateway != "", s.metrics)
-	s.ls.grpc = append(s.ls.grpc, connListener{s.socket, s.conns.unix})
+	s.ls.grpc = append(s.ls.grpc, listenerOf(s.socket, s.conns.unix, s.log))
 	if s.ls.tls, err = tlsConfig(s.cfg); err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (s *Server) listen(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.ls.grpc = append(s.ls.grpc, connListener{l, s.conns.tcp})
+		s.ls.grpc = append(s.ls.grpc, listenerOf(l, s.conns.tcp, s.log))
 		s.info.Addresses.TCP = append(s.info.Addresses.TCP, l.Addr().String())
 	}
 	if err := s.listenPages(ctx); err != nil {
@@ -62,7 +62,7 @@ func (s *Server) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.ls.http = connListener{l, s.conns.http}
+	s.ls.http = listenerOf(l, s.conns.http, s.log)
 	s.info.Addresses.HTTP = s.ls.http.Addr().String()
 	if s.ls.tls != nil {
 		s.ls.http = tls.NewListener(s.ls.http, s.ls.tls)
@@ -82,7 +82,7 @@ func (s *Server) listenPages(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.ls.pages = connListener{l, s.conns.pages}
+	s.ls.pages = listenerOf(l, s.conns.pages, s.log)
 	port := 0
 	if tcp, ok := l.Addr().(*net.TCPAddr); ok {
 		port = tcp.Port

@@ -131,7 +131,7 @@ func (s *Server) Info() Info { return s.info }
 
 // Serve answers calls until ctx ends or, with Config.ExitOnStdinClose, standard input does. Then it lets running calls end, ends commands,
 // closes everything, and returns nil within 10 s. If the cause of ctx has a method KeepCommands() bool that returns true, commands of a
-// runner continue. It returns an error when a listener fails, and when a call hangs so that not all could be
+// runner continue. It returns an error when the unix socket fails, and when a call hangs so that not all could be
 // closed: end the process then.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -190,23 +190,33 @@ func (s *Server) end(running *sync.WaitGroup) error {
 	}
 }
 
+// goServe answers on all listeners. The server ends if the unix socket fails, and goes on without any other that does.
 func (s *Server) goServe(running *sync.WaitGroup, failed chan<- error) {
-	serve := func(serve func() error, ended error) {
+	answer := func(l net.Listener, serve func(net.Listener) error, ended error) {
 		running.Go(func() {
-			if err := serve(); err != nil && !errors.Is(err, ended) {
-				failed <- err
+			if err := serve(l); err != nil && !errors.Is(err, ended) {
+				s.log.Error("an address is no longer served: restart the server", zap.Stringer("address", l.Addr()), zap.Error(err))
 			}
 		})
 	}
-	for _, l := range s.ls.grpc {
-		serve(func() error { return s.grpc.Serve(l) }, grpc.ErrServerStopped)
+	running.Go(func() {
+		if err := s.grpc.Serve(s.ls.grpc[0]); err != nil && !errors.Is(err, grpc.ErrServerStopped) { // the unix socket
+			failed <- err
+		}
+	})
+	running.Go(func() {
+		if err := s.gateway.ServeTaken(); !errors.Is(err, http.ErrServerClosed) {
+			failed <- err
+		}
+	})
+	for _, l := range s.ls.grpc[1:] {
+		answer(l, s.grpc.Serve, grpc.ErrServerStopped)
 	}
-	serve(s.gateway.ServeTaken, http.ErrServerClosed)
 	if s.ls.http != nil {
-		serve(func() error { return s.gateway.Serve(s.ls.http) }, http.ErrServerClosed)
+		answer(s.ls.http, s.gateway.Serve, http.ErrServerClosed)
 	}
 	if s.ls.pages != nil {
-		serve(func() error { return s.gateway.ServePages(s.ls.pages, s.ls.pagesTLS) }, http.ErrServerClosed)
+		answer(s.ls.pages, func(l net.Listener) error { return s.gateway.ServePages(l, s.ls.pagesTLS) }, http.ErrServerClosed)
 	}
 }
 

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+
+	"github.com/ctxfs/ctxfs/internal/accept"
 )
 
 // Bounds of a proxy.
@@ -99,7 +101,7 @@ func Serve(web, socks net.Listener, cfg Config) *Proxy {
 	if cfg.Dial == nil {
 		cfg.Dial = dial
 	}
-	p := &Proxy{cfg: cfg, socks: netutil.LimitListener(socks, maxConns)}
+	p := &Proxy{cfg: cfg, socks: netutil.LimitListener(accept.Listener{Listener: socks}, maxConns)}
 	p.ended, p.end = context.WithCancel(context.Background())
 	p.transport = &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
@@ -115,7 +117,7 @@ func Serve(web, socks net.Listener, cfg Config) *Proxy {
 		Handler: http.HandlerFunc(p.serveHTTP), ReadHeaderTimeout: cfg.headerTime, IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,
 		BaseContext: func(net.Listener) context.Context { return p.ended }, ErrorLog: silent(),
 	}
-	p.work.Go(func() { _ = p.server.Serve(netutil.LimitListener(web, maxConns)) }) // it ends with the listener
+	p.work.Go(func() { _ = p.server.Serve(netutil.LimitListener(accept.Listener{Listener: web}, maxConns)) }) // it ends with the listener
 	p.work.Go(p.serveSOCKS)
 	return p
 }
