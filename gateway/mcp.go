@@ -18,6 +18,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/internal/budget"
+	"github.com/ctxfs/ctxfs/internal/codec"
 	"github.com/ctxfs/ctxfs/mcp"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -195,6 +196,15 @@ func (g *Gateway) readMCP(w http.ResponseWriter, r *http.Request, held *budget.H
 	// The limits count requests, so a request is one message. Versions of the protocol since 2025-06-18 have no arrays of messages either.
 	if text := bytes.TrimLeft(body, " \t\r\n"); len(text) > 0 && text[0] == '[' {
 		return 0, &fserr.Error{Code: fserr.EINVAL, Detail: "the body is an array of messages", Hint: "send each message as a request of its own"}
+	}
+	decodes, err := codec.FootprintJSON(body)
+	if err == nil && decodes > int64(len(body)) {
+		if err = held.Wait(ctx, int64(len(body))+decodes/mcpCost); err != nil {
+			err = budget.Refusal(err, "the request")
+		}
+	}
+	if err != nil {
+		return 0, err
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return 0, http.NewResponseController(w).SetWriteDeadline(time.Time{})

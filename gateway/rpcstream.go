@@ -105,6 +105,13 @@ func (s *rpcStream) ReceiveRequest(ctx context.Context, m proto.Message, limit i
 		s.Header().Set("Connection", "close") // the rest of the body is not read
 		return 0, err
 	}
+	decodes, err := codec.FootprintJSON(body)
+	if err == nil && decodes > int64(len(body)) {
+		err = reserve(requestCost*int64(len(body)) + decodes)
+	}
+	if err != nil {
+		return 0, err
+	}
 	return len(body), decodeRequest(body, m)
 }
 

@@ -5,10 +5,14 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/codec"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"github.com/ctxfs/ctxfs/session"
 )
 
 // A message of a session carries up to 128 calls or replies, each in an envelope of two messages. The generated code takes four times as
@@ -54,6 +58,13 @@ func (d *requestDecoder) decode(message []byte) (*ctxfsv1.SessionRequest, error)
 		return &first.SessionRequest, nil
 	}
 	m := new(ctxfsv1.SessionRequest)
+	decodes, err := codec.Footprint(mem.BufferSlice{mem.SliceBuffer(message)}, m.ProtoReflect().Descriptor())
+	if err == nil && decodes > 4*session.MaxMessage {
+		err = fserr.Invalid("a session's message has too many elements")
+	}
+	if err != nil {
+		return nil, err
+	}
 	return m, proto.Unmarshal(message, m)
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/gateway"
 	"github.com/ctxfs/ctxfs/internal/budget"
+	"github.com/ctxfs/ctxfs/internal/codec"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/session"
@@ -224,20 +225,49 @@ func (r *receiver) receive(ctx context.Context, m any) error {
 			return budget.Refusal(err, "the request")
 		}
 	}
-	if err := r.take(n, m); err != nil {
+	kept, err := r.take(ctx, n, m)
+	if err != nil {
 		return err
 	}
-	r.hold.Keep(int64(n))
+	r.hold.Keep(kept)
 	return nil
 }
 
-// take reads a message of n bytes into m.
-func (r *receiver) take(n int, m any) error {
+// take reads a message of n bytes into m, and returns the memory that both take, in bytes. A message of many small elements takes far more than it
+// has bytes.
+func (r *receiver) take(ctx context.Context, n int, m any) (kept int64, err error) {
 	data, err := r.read(n)
 	if err != nil {
-		return received(err)
+		return 0, received(err)
 	}
 	defer data.Free()
+	decodes, err := footprint(data, m)
+	if err != nil {
+		return 0, err
+	}
+	if decodes > max(streamWindow, int64(n)) {
+		ctx, cancel := context.WithTimeout(ctx, receiveTime)
+		defer cancel()
+		if err := r.hold.Wait(ctx, int64(n)+decodes); err != nil {
+			return 0, budget.Refusal(err, "the request")
+		}
+	}
+	return max(int64(n), decodes), r.decode(data, n, m)
+}
+
+// footprint is codec.Footprint of what a message is received into.
+func footprint(data mem.BufferSlice, m any) (int64, error) {
+	if in, ok := m.(*codec.Incoming); ok {
+		m = in.Message
+	}
+	message, ok := m.(proto.Message)
+	if !ok {
+		return 0, nil
+	}
+	return codec.Footprint(data, message.ProtoReflect().Descriptor())
+}
+
+func (r *receiver) decode(data mem.BufferSlice, n int, m any) error {
 	if whole, ok := m.(proto.Message); ok && n > streamWindow {
 		return decoded(r.calls.codec.UnmarshalOwned(data.Materialize(), whole))
 	}

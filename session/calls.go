@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -115,7 +116,12 @@ func (se *session) call(id uint64, c *ctxfsv1.SessionCall, rest []*ctxfsv1.Sessi
 		res, err := r.reply(m)
 		return res, m, err
 	}
-	return se.start(t, int64(len(c.GetData())-smallOverhead), rest)
+	n := len(c.GetData())
+	decodes, err := codec.Footprint(mem.BufferSlice{mem.SliceBuffer(c.GetData())}, r.method.Desc.Input())
+	if err != nil {
+		return false, se.reply(id, nil, nil, err)
+	}
+	return se.start(t, max(int64(n), decodes)-smallOverhead, rest)
 }
 
 // fdOf returns the handle that an encoded request names; 0 when it names none or is malformed.
