@@ -160,7 +160,7 @@ func applying(p Path, before, after Version) step {
 func (l *List) isApproved(c *choice) bool {
 	whole, hunks := l.Verdict(c.Change)
 	if c.hunks == nil {
-		if len(hunks) < len(c.Hunks()) || len(hunks) == 0 {
+		if len(hunks) < len(c.HunkIDs()) || len(hunks) == 0 {
 			return whole.Decision == Approved && len(hunks) == 0
 		}
 		for _, v := range hunks {

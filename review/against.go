@@ -49,12 +49,12 @@ func (r *Reviews) against(ctx context.Context, q Query) (l *List, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l = &List{context: q.Context, state: &state{}, base: other.base}
+	l = &List{context: q.Context, state: &state{}, base: other.base, room: newRoom(ctx)}
 	err = r.cfg.Contexts.Frozen(ctx, q.Context, func(root rootfs.Root) error {
-		diffs, err := r.compare(ctx, q, origin, other.base, root)
+		diffs, err := r.compare(ctx, q, origin, other.base, root, l.room)
 		diffs = slices.DeleteFunc(diffs, other.hasBeside)
 		if err == nil {
-			l.Changes, err = r.describeAll(ctx, diffs, other.base, root)
+			l.Changes, err = r.describeAll(ctx, diffs, other.base, root, l.room)
 		}
 		if err == nil {
 			err = linked(ctx, l.Changes, diffs, other.base, root, r.cfg.Workspace)
@@ -74,6 +74,7 @@ func (r *Reviews) against(ctx context.Context, q Query) (l *List, err error) {
 func (c *Change) withoutIDs() {
 	c.ID = ""
 	if c.Text != nil {
+		clear(c.Text.shed)
 		for i := range c.Text.Hunks {
 			c.Text.Hunks[i].ID = ""
 		}
@@ -174,7 +175,7 @@ func (r *Reviews) differences(ctx context.Context, q Query, o Origin, st *state)
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	err = r.cfg.Contexts.Frozen(ctx, q.Context, func(root rootfs.Root) (err error) {
-		diffs, err = r.compare(ctx, q, o, b, root)
+		diffs, err = r.compare(ctx, q, o, b, root, nil)
 		return err
 	})
 	return diffs, err
@@ -235,7 +236,7 @@ func (r *Reviews) snapshotSide(ctx context.Context, q Query, view SnapshotView) 
 	}
 	b.closers = append(b.closers, view.Root.Close)
 	side := &otherSide{base: b}
-	diffs, err := r.compare(ctx, q, view.Origin, b, view.Root)
+	diffs, err := r.compare(ctx, q, view.Origin, b, view.Root, nil)
 	if err == nil {
 		err = view.Check()
 	}

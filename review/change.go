@@ -1,6 +1,7 @@
 package review
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -62,10 +63,10 @@ type Change struct {
 type opener func() (io.ReadCloser, error)
 
 // describe makes a Change of a difference. It reads the contents of texts.
-func describe(d Difference, before, after opener, ignored bool) (*Change, error) {
+func describe(ctx context.Context, room *room, d Difference, before, after opener, ignored bool) (*Change, error) {
 	c := &Change{Difference: d, Kind: kindOf(d), Ignored: ignored || d.Tree != nil}
 	c.ID = d.id()
-	err := c.read(before, after)
+	err := c.read(ctx, room, before, after)
 	c.Sensitive = c.sensitive(after)
 	return c, err
 }
@@ -94,7 +95,7 @@ func kindOf(d Difference) Kind {
 }
 
 // read sets Content and Text.
-func (c *Change) read(before, after opener) error {
+func (c *Change) read(ctx context.Context, room *room, before, after opener) error {
 	b, a := c.Before, c.After
 	switch {
 	case c.Tree != nil:
@@ -109,10 +110,10 @@ func (c *Change) read(before, after opener) error {
 		c.Content = TooLarge
 		return nil
 	}
-	old, err := c.side(0, b, before)
+	old, err := c.side(room, 0, before)
 	var now []byte
 	if err == nil {
-		now, err = c.side(1, a, after)
+		now, err = c.side(room, 1, after)
 	}
 	if errors.Is(err, errUnstable) {
 		c.Unstable = true
@@ -129,16 +130,19 @@ func (c *Change) read(before, after opener) error {
 		c.Content = TooLarge
 		return nil
 	}
-	c.Content, c.Text = Text, diffVersions(c.Path, b, a, old, now)
-	return nil
+	err = room.compare(ctx, old, now, func() { c.Text = diffVersions(c.Path, b, a, old, now, MaxHunks) })
+	if c.Content = Text; c.Text == nil {
+		c.Content = TooLarge
+	}
+	return err
 }
 
 // side returns a version that compare has kept, or reads it.
-func (c *Change) side(i int, v Version, open opener) ([]byte, error) {
-	if held := c.held[i]; held != nil {
-		return *held, nil
+func (c *Change) side(room *room, i int, open opener) ([]byte, error) {
+	if data, ok := room.takeContent(c.held[i]); ok {
+		return data, nil
 	}
-	return side(v, open)
+	return side([]Version{c.Before, c.After}[i], open)
 }
 
 // side reads a version, nil when there is nothing. It is errUnstable if the content is another one than the version's.
@@ -156,12 +160,12 @@ func side(v Version, open opener) ([]byte, error) {
 	return data, nil
 }
 
-// Hunks returns the hunks that can be decided on. A deletion and an empty addition are decided as a whole.
-func (c *Change) Hunks() []Hunk {
+// HunkIDs returns the IDs of the hunks that can be decided on. A deletion and an empty addition are decided as a whole.
+func (c *Change) HunkIDs() []string {
 	if c.Text == nil || c.Kind == Deleted {
 		return nil
 	}
-	return c.Text.Hunks
+	return c.Text.hunkIDs()
 }
 
 // isDecidable reports whether a decision on the change can be recorded.

@@ -45,7 +45,7 @@ func (r *Reviews) checkpoint(ctx context.Context, id string) (_ *Checkpoint, err
 	}
 	c := &Checkpoint{context: id, digest: origin.Digest, journal: next - 1}
 	return c, r.cfg.Contexts.Frozen(ctx, id, func(root rootfs.Root) error {
-		diffs, err := r.compare(ctx, Query{Context: id}, origin, l.base, root)
+		diffs, err := r.compare(ctx, Query{Context: id}, origin, l.base, root, nil)
 		if err != nil {
 			return err
 		}
@@ -233,7 +233,7 @@ func (r *Reviews) append(ctx context.Context, e *Entry) error {
 }
 
 // EntryChanges lists what an entry of a context's journal changed. may is asked whether the caller may read it. Close the List.
-func (r *Reviews) EntryChanges(ctx context.Context, id string, entry int64, may func(e *Entry) error) (*List, error) {
+func (r *Reviews) EntryChanges(ctx context.Context, id string, entry int64, may func(e *Entry) error) (_ *List, err error) {
 	e, err := r.journal.read(entry, doneSuffix)
 	if err == nil && e.Context != id {
 		err = noEntry(entry)
@@ -244,7 +244,12 @@ func (r *Reviews) EntryChanges(ctx context.Context, id string, entry int64, may 
 	if err != nil {
 		return nil, err
 	}
-	l := &List{context: id, state: &state{}, base: &base{store: r.store, overrides: map[Path]Version{}}, stored: true}
+	l := &List{context: id, state: &state{}, base: &base{store: r.store, overrides: map[Path]Version{}}, stored: true, room: newRoom(ctx)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}()
 	for _, s := range e.Steps {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -254,8 +259,11 @@ func (r *Reviews) EntryChanges(ctx context.Context, id string, entry int64, may 
 			continue
 		}
 		l.base.overrides[s.Path] = s.Before
-		c, err := describe(d, r.store.opener(s.Before), r.store.opener(s.After), false)
+		c, err := describe(ctx, l.room, d, r.store.opener(s.Before), r.store.opener(s.After), false)
 		if err != nil {
+			return nil, err
+		}
+		if err := l.room.keepText(c.Text); err != nil {
 			return nil, err
 		}
 		c.withoutIDs()

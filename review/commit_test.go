@@ -590,12 +590,12 @@ func TestCommitToBranchTouchesNothingElse(t *testing.T) {
 	must(t, err)
 	w.wantGit(second.Commits[0].ID, "rev-parse", "agent/topic")
 	same(t, "after the undo", files{"a": read(t, w.in("workspace"))["a"]}, files{"a": "dirty\n"})
-	if l := w.changes(Query{}); len(l.Changes) != 1 || len(l.Changes[0].Hunks()) != 2 {
+	if l := w.changes(Query{}); len(l.Changes) != 1 || len(l.Changes[0].HunkIDs()) != 2 {
 		t.Errorf("after the undo the changes are %v", l.Changes)
 	}
 	_, err = w.undo(undo.ID)
 	must(t, err)
-	if l := w.changes(Query{}); len(l.Changes) != 1 || len(l.Changes[0].Hunks()) != 1 {
+	if l := w.changes(Query{}); len(l.Changes) != 1 || len(l.Changes[0].HunkIDs()) != 1 {
 		t.Errorf("after the redo the changes are %v", l.Changes)
 	}
 	w.sound("workspace")

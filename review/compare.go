@@ -59,8 +59,8 @@ type comparison struct {
 	directories map[Path]bool
 	// seenAt says of each entry of the manifest whether the tree has it.
 	seenAt []bool
-	// texts bounds the contents that the differences hold.
-	texts memory
+	// room has the contents that the differences hold.
+	room *room
 
 	mu sync.Mutex // of what follows, and of ignored
 	// seen is seenAt for paths that are not in the manifest.
@@ -300,7 +300,7 @@ func (c *comparison) contents(ctx context.Context) error {
 // content compares the contents of a file or link.
 func (c *comparison) content(p Path, e entry) error {
 	d := Difference{Path: p}
-	after, st, err := readVersion(c.root, p, c.texts.holding(&d.held[1]))
+	after, st, err := readVersion(c.root, p, c.room.holding(&d.held[1]))
 	d.After, d.Unstable = after, errors.Is(err, errUnstable)
 	if isAbsent(err) {
 		c.unsee(e)
@@ -309,7 +309,7 @@ func (c *comparison) content(p Path, e entry) error {
 	if err != nil && !d.Unstable {
 		return err
 	}
-	if d.Before, err = c.base.read(e, c.texts.holding(&d.held[0])); err != nil {
+	if d.Before, err = c.base.read(e, c.room.holding(&d.held[0])); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -321,7 +321,9 @@ func (c *comparison) content(p Path, e entry) error {
 	case e.index >= 0 && seed.Settled(st.CtimeNs, c.begun):
 		c.known[e.index], c.learned = seed.Mark{Ino: st.Ino, CtimeNs: st.CtimeNs}, true
 	}
-	c.texts.drop(d.held)
+	for _, held := range d.held {
+		c.room.takeContent(held)
+	}
 	return nil
 }
 

@@ -545,5 +545,5 @@ func (r *Reviews) hunksOf(p Path, before, after Version) *TextDiff {
 	if err1 != nil || err2 != nil || !isText(old, now) {
 		return nil
 	}
-	return diffVersions(p, before, after, old, now)
+	return diffVersions(p, before, after, old, now, MaxHunks)
 }

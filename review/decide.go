@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -86,7 +87,7 @@ func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevisi
 		before := func(c *Change) ([]byte, error) {
 			return whole(c.Path, c.Before, func() (io.ReadCloser, error) { return l.base.open(l.base.lookup(c.Path)) })
 		}
-		text := func(c *Change) (*TextDiff, error) { return c.text(l.base, root) }
+		text := func(c *Change) (*TextDiff, error) { return l.text(ctx, c, openerIn(root, c.Difference)) }
 		for {
 			named, changes := sel, l.Changes
 			if sel.withdraws {
@@ -133,7 +134,7 @@ func (l *List) markRejected() {
 				c.rejected[id] = true
 			}
 		}
-		if whole.Decision == Rejected || len(c.rejected) == len(c.Hunks()) && len(c.rejected) > 0 {
+		if whole.Decision == Rejected || len(c.rejected) == len(c.HunkIDs()) && len(c.rejected) > 0 {
 			c.rejected[""] = true
 		}
 	}
@@ -297,9 +298,7 @@ func (st *state) decide(c *choice, v Verdict) {
 		maps.DeleteFunc(d.Hunks, func(_ string, v Verdict) bool { return v.Decision == "" })
 	case v.Decision != "":
 		d.Whole = &v
-		for _, h := range c.Hunks() {
-			d.WholeHunks = append(d.WholeHunks, h.ID)
-		}
+		d.WholeHunks = slices.Clone(c.HunkIDs())
 	}
 	if d.Whole == nil && len(d.Hunks) == 0 {
 		delete(st.Decided, c.Path)
@@ -327,9 +326,9 @@ func (d *decided) on(c *Change) map[string]Verdict {
 		return out
 	}
 	decided := d.verdicts()
-	for _, h := range c.Hunks() {
-		if v, ok := decided[h.ID]; ok {
-			out[h.ID] = v
+	for _, id := range c.HunkIDs() {
+		if v, ok := decided[id]; ok {
+			out[id] = v
 		}
 	}
 	return out
@@ -362,7 +361,7 @@ func (r *Reviews) part(p Path, before, after Version, chosen func(h *Hunk) bool)
 	if err != nil {
 		return v, false, err
 	}
-	text := diffVersions(p, before, after, old, now).Select(func(h *Hunk) bool {
+	text := diffVersions(p, before, after, old, now, math.MaxInt).Select(func(h *Hunk) bool {
 		some := chosen(h)
 		ok = ok || some
 		return some

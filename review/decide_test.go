@@ -27,7 +27,7 @@ func TestVerdictsOnAWholeFileStayOnItsHunks(t *testing.T) {
 	}
 	// applyHunk approves the first hunk alone, and applies it.
 	applyHunk := func(w *world) {
-		hunk := w.changes(Query{}).Changes[0].Hunks()[0].ID
+		hunk := w.changes(Query{}).Changes[0].HunkIDs()[0]
 		w.apply(ApplyRequest{Selection: &Selection{Changes: []Selected{{Path: "d/f", Hunks: []string{hunk}}}}, Approve: true})
 	}
 	for name, c := range map[string]struct {
@@ -48,8 +48,8 @@ func TestVerdictsOnAWholeFileStayOnItsHunks(t *testing.T) {
 			"rejected: 5 rejected, 20 rejected", "", editedAt(), -1},
 		"rejected, and decided on another hunk": {Rejected, func(w *world) {
 			agent(5, 20, 35)(w)
-			hunks := w.changes(Query{}).Changes[0].Hunks()
-			w.decide(Approved, Selection{Changes: []Selected{{Path: "d/f", Hunks: []string{hunks[2].ID}}}})
+			hunks := w.changes(Query{}).Changes[0].HunkIDs()
+			w.decide(Approved, Selection{Changes: []Selected{{Path: "d/f", Hunks: []string{hunks[2]}}}})
 		}, ": 5 rejected, 20 rejected, 35 approved", "", editedAt(35), 2},
 		"rejected, and taken back": {Rejected, func(w *world) { agent(5, 20, 35)(w); w.decide("", Selection{Changes: []Selected{{Path: "d/f"}}}) },
 			": 5 , 20 , 35 ", "", editedAt(5, 20, 35), 0},
@@ -104,7 +104,7 @@ func TestVerdictsOnAWholeFileStayOnItsHunks(t *testing.T) {
 func shownVerdicts(l *List) string {
 	whole, verdicts := l.Verdict(l.Changes[0])
 	var hunks []string
-	for _, h := range l.Changes[0].Hunks() {
+	for _, h := range l.Changes[0].Text.Hunks {
 		hunks = append(hunks, fmt.Sprintf("%d %s", h.Base+1, verdicts[h.ID].Decision))
 	}
 	return string(whole.Decision) + ": " + strings.Join(hunks, ", ")

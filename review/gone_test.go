@@ -67,7 +67,7 @@ func TestDecisionsOnChangesThatAreGoneAreListed(t *testing.T) {
 func (w *world) hunk(i int) {
 	w.t.Helper()
 	c := w.changes(Query{}).Changes[0]
-	w.decide(Approved, Selection{Changes: []Selected{{Path: c.Path, Hunks: []string{c.Hunks()[i].ID}}}})
+	w.decide(Approved, Selection{Changes: []Selected{{Path: c.Path, Hunks: []string{c.HunkIDs()[i]}}}})
 }
 
 // TestTheLatestApprovalOfAChangeIsNamed has two approved hunks and a rejected one, which all are gone.
@@ -76,10 +76,10 @@ func TestTheLatestApprovalOfAChangeIsNamed(t *testing.T) {
 	text := numbered(30)
 	w := newWorld(t, files{"a": text})
 	write(t, w.in(id), files{"a": strings.NewReplacer("line 5\n", "5\n", "line 15\n", "15\n", "line 25\n", "25\n").Replace(text)})
-	hunks := w.changes(Query{}).Changes[0].Hunks()
+	hunks := w.changes(Query{}).Changes[0].HunkIDs()
 	for i, d := range []Decision{Approved, Approved, Rejected} {
 		_, err := w.reviews.Decide(t.Context(), DecideRequest{
-			Context: id, Decision: d, Actor: "host", Comment: fmt.Sprint(i), Selection: Selection{Changes: []Selected{{Path: "a", Hunks: []string{hunks[i].ID}}}},
+			Context: id, Decision: d, Actor: "host", Comment: fmt.Sprint(i), Selection: Selection{Changes: []Selected{{Path: "a", Hunks: []string{hunks[i]}}}},
 		})
 		must(t, err)
 	}

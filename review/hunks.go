@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,8 @@ const (
 	MaxText = 4 << 20
 	// MaxTextLines is up to how many lines it has these.
 	MaxTextLines = linediff.MaxLines / 2
+	// MaxHunks is up to how many hunks a change has these. One with more is decided on as a whole.
+	MaxHunks = 1 << 14
 )
 
 // isText reports whether versions of a file can be compared and merged line by line.
@@ -55,27 +58,35 @@ type TextDiff struct {
 	Hunks         []Hunk
 	// creates is the mode of a file that the hunks create, "" if the version before exists.
 	creates string
-	// added and removed count the lines of all hunks. endings says that the versions differ in carriage returns alone. isShed says that there
-	// are no lines any more.
-	added, removed  int
-	endings, isShed bool
+	// added and removed count the lines of all hunks. endings says that the versions differ in carriage returns alone.
+	added, removed int
+	endings        bool
+	// shed has the IDs of the hunks once lines and Hunks were dropped, nil before.
+	shed []string
 }
 
 // DiffText compares two versions of the file at path.
-func DiffText(path string, before, after []byte) *TextDiff { return diffText(path, "", before, after) }
+func DiffText(path string, before, after []byte) *TextDiff {
+	return diffText(path, "", before, after, math.MaxInt)
+}
 
-// diffVersions is DiffText for versions with these contents, of which the later one exists.
-func diffVersions(p Path, before, after Version, old, now []byte) *TextDiff {
+// diffVersions is DiffText for versions with these contents, of which the later one exists. It returns nil if there are more hunks than most.
+func diffVersions(p Path, before, after Version, old, now []byte, most int) *TextDiff {
 	creates := ""
 	if !before.Exists() {
 		creates = fmt.Sprintf("%o", headMode(after))
 	}
-	return diffText(string(p), creates, old, now)
+	return diffText(string(p), creates, old, now, most)
 }
 
-func diffText(path, creates string, before, after []byte) *TextDiff {
+// diffText returns nil if there are more hunks than most.
+func diffText(path, creates string, before, after []byte, most int) *TextDiff {
 	d := &TextDiff{Before: linediff.Lines(string(before)), After: linediff.Lines(string(after)), creates: creates}
-	for _, r := range linediff.Runs(d.Before, d.After) {
+	runs := linediff.Runs(d.Before, d.After)
+	if len(runs) > most {
+		return nil
+	}
+	for _, r := range runs {
 		d.Hunks = append(d.Hunks, Hunk{
 			Base: r.Before, Other: r.After,
 			Removed: d.Before[r.Before : r.Before+r.Removed], Added: d.After[r.After : r.After+r.Added],
@@ -91,12 +102,34 @@ func diffText(path, creates string, before, after []byte) *TextDiff {
 	return d
 }
 
-// shed drops the lines. What is left takes little memory, whatever the sizes of the versions.
-func (d *TextDiff) shed() {
-	d.Before, d.After, d.isShed = nil, nil, true
-	for i := range d.Hunks {
-		d.Hunks[i].Removed, d.Hunks[i].Added = nil, nil
+// drop drops the lines and hunks, and keeps the IDs of the hunks.
+func (d *TextDiff) drop() {
+	d.shed = d.hunkIDs()
+	d.Before, d.After, d.Hunks = nil, nil, nil
+}
+
+// hunkIDs returns the IDs of the hunks, in order. It never returns nil.
+func (d *TextDiff) hunkIDs() []string {
+	if d.shed != nil {
+		return d.shed
 	}
+	ids := make([]string, len(d.Hunks))
+	for i := range d.Hunks {
+		ids[i] = d.Hunks[i].ID
+	}
+	return ids
+}
+
+// memory returns about how many bytes the lines and hunks take.
+func (d *TextDiff) memory() int64 {
+	const perLine, perHunk = 16, 176
+	n := int64(perLine*(len(d.Before)+len(d.After)) + perHunk*len(d.Hunks))
+	for _, lines := range [][]string{d.Before, d.After} {
+		for _, line := range lines {
+			n += int64(len(line))
+		}
+	}
+	return n
 }
 
 // around is how many base lines on each side a hunk's ID covers.

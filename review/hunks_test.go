@@ -127,7 +127,7 @@ func place(above string, edited ...int) string {
 func TestApprovalCoversThePlace(t *testing.T) {
 	w := newWorld(t, files{"f": place("")})
 	write(t, w.in(id), files{"f": place("", 0)})
-	hunk := w.changes(Query{}).Changes[0].Hunks()[0].ID
+	hunk := w.changes(Query{}).Changes[0].HunkIDs()[0]
 	sel := Selection{Changes: []Selected{{Path: "f", Hunks: []string{hunk}}}}
 	w.decide(Approved, sel)
 
@@ -165,7 +165,7 @@ func TestVerdictsMoveWithTheBase(t *testing.T) {
 		var out []string
 		for _, c := range l.Changes {
 			_, hunks := l.Verdict(c)
-			for _, h := range c.Hunks() {
+			for _, h := range c.Text.Hunks {
 				out = append(out, fmt.Sprintf("%d %s", h.Base+1, hunks[h.ID].Decision))
 			}
 		}
@@ -175,8 +175,7 @@ func TestVerdictsMoveWithTheBase(t *testing.T) {
 		w := newWorld(t, files{"f": place("")})
 		write(t, w.in(id), files{"f": place("", 0, 1, 2)})
 		for i, d := range []Decision{Approved, Rejected} {
-			h := w.changes(Query{}).Changes[0].Hunks()[i]
-			w.decide(d, Selection{Changes: []Selected{{Path: "f", Hunks: []string{h.ID}}}})
+			w.decide(d, Selection{Changes: []Selected{{Path: "f", Hunks: []string{w.changes(Query{}).Changes[0].HunkIDs()[i]}}}})
 		}
 		if got, want := verdicts(w), "5 approved, 13 rejected, 21 "; got != want {
 			t.Fatalf("the verdicts are %q, want %q", got, want)

@@ -186,7 +186,7 @@ func (l Losing) SnapshotsText() string {
 // losable returns the differences between a base and a tree that may be all that there is of somebody's work: changes, and git directories with commits.
 // name is that of a context, or of its snapshot.
 func (r *Reviews) losable(ctx context.Context, name string, origin Origin, b *base, root rootfs.Root) ([]Difference, error) {
-	diffs, err := r.compare(ctx, Query{Context: name}, origin, b, root)
+	diffs, err := r.compare(ctx, Query{Context: name}, origin, b, root, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -210,7 +210,7 @@ func TestApprovedChangesAreNotLost(t *testing.T) {
 			w.snapshot("clean")
 			write(t, w.in(id), files{"a": strings.NewReplacer("line 5\n", "five\n", "line 25\n", "twenty-five\n").Replace(numbered(30)), "b": "B\n", "x.log": "log\n"})
 			if name == "one hunk" {
-				row.selection.Changes = []Selected{{Path: "a", Hunks: []string{w.changes(Query{}).Changes[0].Hunks()[1].ID}}}
+				row.selection.Changes = []Selected{{Path: "a", Hunks: []string{w.changes(Query{}).Changes[0].HunkIDs()[1]}}}
 			}
 			w.decide(Approved, row.selection)
 			row.after(w)

@@ -6,31 +6,200 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
-	"sync/atomic"
+	"sync"
+	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/budget"
+	"github.com/ctxfs/ctxfs/internal/linediff"
 )
 
-// maxHeld bounds the contents that one comparison keeps in memory, and those that one List keeps, in bytes. The others are read again
-// when they are needed.
-const maxHeld = 16 << 20
+const (
+	// maxKept bounds the contents and lines that one List keeps in memory, in bytes. The others are read again when they are needed.
+	maxKept = 16 << 20
+	// maxIDs bounds the hunks of one List.
+	maxIDs = 2 << 20
+	// idMemory is what the ID of a hunk takes, in bytes.
+	idMemory = 48
+	// lineMemory is what a line of either text takes while two texts are compared, with the hunks that there can be, in bytes.
+	lineMemory = linediff.LineMemory + 64
+	// smallText is what a comparison may take without being counted, in bytes: about as many are made at once as there are processors.
+	smallText = 1 << 20
+	// textWait is how long a comparison waits for the memory of its panel.
+	textWait = 10 * time.Second
+)
 
-// memory counts bytes up to maxHeld. It is safe for concurrent use.
-type memory struct{ used atomic.Int64 }
+// room is the memory that a List takes. A panel's counts for its account of the memory budget; a host's is bounded for each List. It is safe for
+// concurrent use. A nil room keeps nothing and counts nothing.
+type room struct {
+	// turn has one element while a text is compared that is not small.
+	turn chan struct{}
+	done func()
 
-// take reports whether there is room for n more bytes, which are used then.
-func (m *memory) take(n int64) bool {
-	if m.used.Add(n) <= maxHeld {
-		return true
-	}
-	m.used.Add(-n)
-	return false
+	mu sync.Mutex
+	// holds counts kept, ids and used. waits says that a goroutine waits for it without mu.
+	holds *budget.Hold
+	waits bool
+	// kept are the bytes of texts and contents, which can be read again. isFull says that no more are kept.
+	kept     int64
+	texts    []*TextDiff
+	contents map[*[]byte]struct{}
+	isFull   bool
+	// ids is how many hunks the List has, used what the text takes that is being compared or shown, in bytes.
+	ids, used int64
 }
 
-// holding returns a function that hashes a content as hashOf does, and leaves it in held if it is small and there is room.
-func (m *memory) holding(held **[]byte) func(r io.Reader) (hash string, size int64, err error) {
+// newRoom returns the room of a List of the caller of ctx. Close it.
+func newRoom(ctx context.Context) *room {
+	holds, done := budget.Of(ctx).Aside()
+	return &room{turn: make(chan struct{}, 1), done: done, holds: holds, contents: map[*[]byte]struct{}{}}
+}
+
+// close gives the memory back. Nothing may use the List's texts afterwards.
+func (m *room) close() {
+	if m != nil {
+		m.done()
+	}
+}
+
+// total is what the room takes. The lock is held.
+func (m *room) total() int64 { return m.kept + idMemory*m.ids + m.used }
+
+// keep reports whether n more bytes are kept. The lock is held.
+func (m *room) keep(n int64) bool {
+	if m.isFull || m.kept+n > maxKept || !m.holds.TrySpare(m.total()+n) {
+		return false
+	}
+	m.kept += n
+	return true
+}
+
+// forget drops all that is kept, and keeps nothing any more. The lock is held.
+func (m *room) forget() {
+	for _, d := range m.texts {
+		d.drop()
+	}
+	for c := range m.contents {
+		*c = nil
+	}
+	m.isFull, m.kept, m.texts = true, 0, nil
+	clear(m.contents)
+}
+
+// keepContent returns a copy of a content that takeContent returns, nil if there is no room.
+func (m *room) keepContent(data []byte) *[]byte {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.keep(int64(len(data))) {
+		return nil
+	}
+	data = bytes.Clone(data)
+	m.contents[&data] = struct{}{}
+	return &data
+}
+
+// takeContent returns a content that was kept, and keeps it no longer; ok is false if it must be read again.
+func (m *room) takeContent(kept *[]byte) (data []byte, ok bool) {
+	if kept == nil {
+		return nil, false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	data = *kept
+	if _, ok = m.contents[kept]; ok {
+		delete(m.contents, kept)
+		m.kept -= int64(len(data))
+	}
+	return data, ok
+}
+
+// keepText keeps a Text that no other goroutine uses: all of it, or the IDs of its hunks.
+func (m *room) keepText(d *TextDiff) error {
+	if m == nil || d == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.keep(d.memory()) {
+		m.texts = append(m.texts, d)
+	} else {
+		d.drop()
+	}
+	if m.ids += int64(len(d.hunkIDs())); m.ids > maxIDs {
+		return &fserr.Error{Code: fserr.EFBIG, Detail: fmt.Sprintf("the changes have more than %d hunks in all", maxIDs), Hint: "name some of the paths"}
+	}
+	if !m.waits && !m.holds.Try(m.total()) {
+		return budget.Refuse("the list of changes", budget.LevelAccount)
+	}
+	return nil
+}
+
+// compare calls do, which compares two texts, once there is memory for it. Texts that are not small are compared one after the other.
+func (m *room) compare(ctx context.Context, old, now []byte, do func()) error {
+	n := textMemory(old, now)
+	if m == nil || n <= smallText {
+		do()
+		return nil
+	}
+	select {
+	case m.turn <- struct{}{}:
+		defer func() { <-m.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := m.use(ctx, n); err != nil {
+		return err
+	}
+	do()
+	return m.use(ctx, 0)
+}
+
+// use replaces what the text takes that is being compared or shown. It waits for memory if there is too little without all that is kept.
+func (m *room) use(ctx context.Context, n int64) error {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.used = n
+	m.holds.Keep(m.total())
+	if m.holds.Try(m.total()) {
+		return nil
+	}
+	m.forget()
+	total := m.total()
+	m.waits = true
+	m.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, textWait)
+	err := m.holds.Wait(ctx, total)
+	cancel()
+	m.mu.Lock()
+	m.waits = false
+	if err != nil {
+		m.used = 0
+		return budget.Refusal(err, "the comparison of a file")
+	}
+	return nil
+}
+
+// textMemory returns about how much memory it takes to compare two texts and to write the difference, in bytes.
+func textMemory(old, now []byte) int64 {
+	const copies = 3 // as lines, as hunks or a patch, and as a message
+	n := int64(0)
+	for _, text := range [][]byte{old, now} {
+		n += copies*int64(len(text)) + lineMemory*int64(bytes.Count(text, []byte("\n")))
+	}
+	return n
+}
+
+// holding returns a function that hashes a content as hashOf does, and keeps it in held if it is small and there is room.
+func (m *room) holding(held **[]byte) func(r io.Reader) (hash string, size int64, err error) {
 	return func(r io.Reader) (hash string, size int64, err error) {
 		buf := buffers.Get().(*[64 << 10]byte)
 		defer buffers.Put(buf)
@@ -38,10 +207,7 @@ func (m *memory) holding(held **[]byte) func(r io.Reader) (hash string, size int
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 			sum := sha256.Sum256(buf[:n])
-			if m.take(int64(n)) {
-				data := bytes.Clone(buf[:n])
-				*held = &data
-			}
+			*held = m.keepContent(buf[:n])
 			return hex.EncodeToString(sum[:]), int64(n), nil
 		case err != nil:
 			return "", 0, err
@@ -50,47 +216,44 @@ func (m *memory) holding(held **[]byte) func(r io.Reader) (hash string, size int
 	}
 }
 
-// drop gives up contents that are held.
-func (m *memory) drop(held [2]*[]byte) {
-	for _, h := range held {
-		if h != nil {
-			m.used.Add(-int64(len(*h)))
-		}
-	}
-}
-
-// Text returns the lines and hunks of a change that has a Text. It reads the versions again if the List has too many to hold them all, and
-// fails with EBUSY if the file changed since.
+// Text returns the lines and hunks of a change that has a Text, until the next call or the List's Close. It reads the versions again if the List has
+// too many to hold them all, and fails with EBUSY if the file changed since. It fails with EAGAIN if the caller's panel has too much in memory.
 func (r *Reviews) Text(ctx context.Context, l *List, c *Change) (d *TextDiff, err error) {
-	if !c.Text.isShed {
+	if c.Text.shed == nil {
 		return c.Text, nil
 	}
+	if l.stored {
+		return l.text(ctx, c, r.store.opener(c.After))
+	}
 	err = r.cfg.Contexts.Reading(ctx, l.context, func(root rootfs.Root) error {
-		d, err = c.text(l.base, root)
+		d, err = l.text(ctx, c, openerIn(root, c.Difference))
 		return err
 	})
 	return d, err
 }
 
-// text returns Text with its lines.
-func (c *Change) text(b *base, root rootfs.Root) (*TextDiff, error) {
-	if !c.Text.isShed {
+// text returns the Text of a change with its lines.
+func (l *List) text(ctx context.Context, c *Change, after opener) (*TextDiff, error) {
+	if c.Text.shed == nil {
 		return c.Text, nil
 	}
-	old, err := side(c.Before, func() (io.ReadCloser, error) { return b.open(b.lookup(c.Path)) })
+	old, err := side(c.Before, func() (io.ReadCloser, error) { return l.base.open(l.base.lookup(c.Path)) })
 	if err != nil {
 		return nil, err
 	}
-	now, err := side(c.After, openerIn(root, c.Difference))
+	now, err := side(c.After, after)
 	if errors.Is(err, errUnstable) || isAbsent(err) {
 		err = &fserr.Error{Code: fserr.EBUSY, Path: "/" + string(c.Path), Detail: "the file changed since it was listed", Hint: "try again"}
+	}
+	if err == nil {
+		err = l.room.use(ctx, textMemory(old, now))
 	}
 	if err != nil {
 		return nil, err
 	}
 	d := DiffText(string(c.Path), old, now)
-	for i := range d.Hunks {
-		d.Hunks[i].ID = c.Text.Hunks[i].ID
+	for i, id := range c.Text.shed {
+		d.Hunks[i].ID = id
 	}
 	return d, nil
 }

@@ -19,6 +19,9 @@ import (
 // maxPatched bounds a version that a patch holds, in bytes.
 const maxPatched = 64 << 20
 
+// patchCopies is how many times the memory of both versions a patch takes.
+const patchCopies = 5
+
 // patch writes a change as text that git apply accepts, with so many context lines; nothing for a barred change and for a Tree.
 // name is the path in it.
 func (c *Change) patch(out io.Writer, name Path, before, after opener, context int) error {

@@ -24,7 +24,7 @@ func TestPendingEndsWithTheReview(t *testing.T) {
 	l, err := w.reviews.Submit(t.Context(), id, "title", "", "panel")
 	must(t, err)
 	want("after the submission", true, false)
-	w.decide(Approved, Selection{Changes: []Selected{{Path: "a", Hunks: []string{l.Changes[0].Hunks()[0].ID}}, {Path: "b"}}})
+	w.decide(Approved, Selection{Changes: []Selected{{Path: "a", Hunks: []string{l.Changes[0].HunkIDs()[0]}}, {Path: "b"}}})
 	want("with decisions", true, true)
 	w.apply(ApplyRequest{})
 	want("after one of two hunks and one of two other files were applied", true, false)
@@ -54,7 +54,7 @@ func TestPartOfADiscardLeavesTheRestPending(t *testing.T) {
 		write(t, w.in(id), files{"a": strings.NewReplacer("line 5\n", "five\n", "line 25\n", "twenty-five\n").Replace(numbered(30))})
 		l, err := w.reviews.Submit(t.Context(), id, "title", "", "panel")
 		must(t, err)
-		hunk := l.Changes[0].Hunks()[0].ID
+		hunk := l.Changes[0].HunkIDs()[0]
 		_, err = w.reviews.Discard(t.Context(), id, Selection{Changes: []Selected{{Path: "a", Hunks: []string{hunk}}}}, "", "panel")
 		must(t, err)
 		if submitted, err := w.reviews.Submitted(t.Context(), id); err != nil || !submitted {
@@ -78,7 +78,7 @@ func TestRejectionsAreNotPending(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, files{"a": numbered(30), "b": "b\n"})
 	write(t, w.in(id), files{"a": changedTwice(), "b": "B\n"})
-	hunk := Selection{Changes: []Selected{{Path: "a", Hunks: []string{w.changes(Query{}).Changes[0].Hunks()[0].ID}}}}
+	hunk := Selection{Changes: []Selected{{Path: "a", Hunks: []string{w.changes(Query{}).Changes[0].HunkIDs()[0]}}}}
 	for _, step := range []struct {
 		what     string
 		decision Decision

@@ -129,6 +129,9 @@ func (r *Reviews) Patch(ctx context.Context, l *List, c *Change, lines int, out 
 		}
 		return c.writeText(out, l.shown(c), d, lines)
 	}
+	if err := l.room.use(ctx, patchCopies*(min(c.Before.Size, maxPatched)+min(c.After.Size, maxPatched))); err != nil {
+		return err
+	}
 	if !c.After.Exists() || c.Kind == ModeChanged {
 		return c.patch(out, l.shown(c), before, before, lines)
 	}

@@ -396,10 +396,10 @@ func TestDecisionsOutliveARebase(t *testing.T) {
 		"a": strings.NewReplacer("line 5\n", "five\n", "line 35\n", "thirty-five\n").Replace(numbered(40)), "bin": "\x00b", "kept": "y\n", "equal": "y\n",
 	})
 	w.decide(Approved, Selection{All: true})
-	hunks := w.changes(Query{Paths: []Path{"a"}}).Changes[0].Hunks()
+	hunks := w.changes(Query{Paths: []Path{"a"}}).Changes[0].HunkIDs()
 	write(t, w.in("workspace"), files{"a": strings.Replace(numbered(40), "line 33\n", "user 33\n", 1), "bin": "+x \x00a", "equal": "y\n"})
 	e := w.rebase(RebaseRequest{})
-	want := []Stale{{Path: "a", Hunks: []string{hunks[1].ID}}, {Path: "bin"}}
+	want := []Stale{{Path: "a", Hunks: []string{hunks[1]}}, {Path: "bin"}}
 	if !slices.EqualFunc(e.Stale, want, func(a, b Stale) bool { return a.Path == b.Path && slices.Equal(a.Hunks, b.Hunks) }) {
 		t.Errorf("stale are %v, want %v", e.Stale, want)
 	}
@@ -408,7 +408,7 @@ func TestDecisionsOutliveARebase(t *testing.T) {
 		whole, verdicts := l.Verdict(c)
 		switch c.Path {
 		case "a":
-			if len(verdicts) != 1 || verdicts[hunks[0].ID].Decision != Approved || verdicts[hunks[0].ID].Comment != "because" {
+			if len(verdicts) != 1 || verdicts[hunks[0]].Decision != Approved || verdicts[hunks[0]].Comment != "because" {
 				t.Errorf("the verdicts on a are %v", verdicts)
 			}
 		case "bin":

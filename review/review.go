@@ -257,10 +257,14 @@ type List struct {
 	withdrawn []Path
 	// stored says that both versions of all changes are in the store.
 	stored bool
+	room   *room
 }
 
-// Close closes the layer.
-func (l *List) Close() error { return l.base.close() }
+// Close closes the layer, and gives back the memory that the List takes.
+func (l *List) Close() error {
+	l.room.close()
+	return l.base.close()
+}
 
 // shown returns the path of a change in patches.
 func (l *List) shown(c *Change) Path {
@@ -370,16 +374,16 @@ func (r *Reviews) changes(ctx context.Context, q Query, keep func(root rootfs.Ro
 		}
 	}()
 	err = r.cfg.Contexts.Frozen(ctx, q.Context, func(root rootfs.Root) error {
-		diffs, err := r.compare(ctx, q, origin, l.base, root)
+		diffs, err := r.compare(ctx, q, origin, l.base, root, l.room)
 		if err != nil {
 			return err
 		}
-		if l.Changes, err = r.describeAll(ctx, diffs, l.base, root); err != nil {
+		if l.Changes, err = r.describeAll(ctx, diffs, l.base, root, l.room); err != nil {
 			return err
 		}
 		others := diffs
 		if q.Links && slices.ContainsFunc(diffs, func(d Difference) bool { return !slices.Contains(q.scope(), d.Path) }) {
-			if others, err = r.compare(ctx, Query{Context: q.Context}, origin, l.base, root); err != nil {
+			if others, err = r.compare(ctx, Query{Context: q.Context}, origin, l.base, root, nil); err != nil {
 				return err
 			}
 		}
@@ -406,7 +410,7 @@ func (r *Reviews) opened(ctx context.Context, id string) (*List, Origin, error) 
 		return nil, Origin{}, err
 	}
 	b, err := r.baseOf(origin, st)
-	return &List{context: id, state: st, base: b}, origin, err
+	return &List{context: id, state: st, base: b, room: newRoom(ctx)}, origin, err
 }
 
 // layerMissing says what LayerMissing means, layerHint what its remedy is.
@@ -438,8 +442,8 @@ func (r *Reviews) baseOf(o Origin, st *state) (*base, error) {
 }
 
 // compare finds the differences of a query, with the help of what earlier comparisons found equal.
-func (r *Reviews) compare(ctx context.Context, q Query, o Origin, b *base, root rootfs.Root) ([]Difference, error) {
-	c := &comparison{base: b, root: root}
+func (r *Reviews) compare(ctx context.Context, q Query, o Origin, b *base, root rootfs.Root, room *room) ([]Difference, error) {
+	c := &comparison{base: b, root: root, room: room}
 	if b.digest == o.Digest {
 		c.known = r.known.read(q.Context, o.Digest)
 	} else {
@@ -505,7 +509,7 @@ func (r *Reviews) ignores(ctx context.Context, b *base) (*seed.Ignores, error) {
 	return b.ignores, nil
 }
 
-func (r *Reviews) describeAll(ctx context.Context, diffs []Difference, b *base, root rootfs.Root) ([]*Change, error) {
+func (r *Reviews) describeAll(ctx context.Context, diffs []Difference, b *base, root rootfs.Root, room *room) ([]*Change, error) {
 	ignores, err := r.ignores(ctx, b)
 	if err != nil {
 		return nil, err
@@ -517,19 +521,15 @@ func (r *Reviews) describeAll(ctx context.Context, diffs []Difference, b *base, 
 	if err := ignores.Err(); err != nil {
 		return nil, err
 	}
-	var texts memory
 	out := make([]*Change, len(diffs))
 	err = inParallel(ctx, len(diffs), func(i int) (err error) {
 		d := diffs[i]
-		out[i], err = describe(d, func() (io.ReadCloser, error) { return b.open(b.lookup(d.Path)) }, openerIn(root, d), ignored[i])
+		out[i], err = describe(ctx, room, d, func() (io.ReadCloser, error) { return b.open(b.lookup(d.Path)) }, openerIn(root, d), ignored[i])
 		if err != nil {
 			return fserr.Wrap(err, "review", "/"+string(d.Path), "")
 		}
 		diffs[i].held, out[i].held = [2]*[]byte{}, [2]*[]byte{}
-		if text := out[i].Text; text != nil && !texts.take(d.Before.Size+d.After.Size) {
-			text.shed()
-		}
-		return nil
+		return room.keepText(out[i].Text)
 	})
 	if err != nil {
 		return nil, err

@@ -143,24 +143,24 @@ func TestHunksAreAppliedOneByOne(t *testing.T) {
 	w := newWorld(t, files{"a": numbered(30)})
 	edited := strings.NewReplacer("line 5\n", "five\n", "line 15\n", "fifteen\n", "line 25\n", "twenty-five\n").Replace(numbered(30))
 	write(t, w.in(id), files{"a": edited})
-	hunks := w.changes(Query{}).Changes[0].Hunks()
+	hunks := w.changes(Query{}).Changes[0].HunkIDs()
 	if len(hunks) != 3 {
 		t.Fatalf("there are %d hunks", len(hunks))
 	}
-	w.decide(Approved, Selection{Changes: []Selected{{Path: "a", Hunks: []string{hunks[1].ID}}}})
-	w.decide(Rejected, Selection{Changes: []Selected{{Path: "a", Hunks: []string{hunks[2].ID}}}})
+	w.decide(Approved, Selection{Changes: []Selected{{Path: "a", Hunks: []string{hunks[1]}}}})
+	w.decide(Rejected, Selection{Changes: []Selected{{Path: "a", Hunks: []string{hunks[2]}}}})
 	w.apply(ApplyRequest{})
 	same(t, "applied", read(t, w.in("workspace")), files{"a": strings.Replace(numbered(30), "line 15\n", "fifteen\n", 1)})
 	same(t, "the context", read(t, w.in(id)), files{"a": edited})
 	l := w.changes(Query{})
-	left := l.Changes[0].Hunks()
-	if len(left) != 2 || left[0].ID != hunks[0].ID || left[1].ID != hunks[2].ID {
+	left := l.Changes[0].HunkIDs()
+	if len(left) != 2 || left[0] != hunks[0] || left[1] != hunks[2] {
 		t.Errorf("left are %v", left)
 	}
-	if _, verdicts := l.Verdict(l.Changes[0]); verdicts[hunks[2].ID].Decision != Rejected || verdicts[hunks[2].ID].Comment != "because" {
+	if _, verdicts := l.Verdict(l.Changes[0]); verdicts[hunks[2]].Decision != Rejected || verdicts[hunks[2]].Comment != "because" {
 		t.Errorf("the rejection became %v", verdicts)
 	}
-	_, err := w.reviews.Decide(t.Context(), DecideRequest{Context: id, Selection: Selection{Changes: []Selected{{Path: "a", Hunks: []string{hunks[1].ID}}}}, Decision: Approved})
+	_, err := w.reviews.Decide(t.Context(), DecideRequest{Context: id, Selection: Selection{Changes: []Selected{{Path: "a", Hunks: []string{hunks[1]}}}}, Decision: Approved})
 	wantReason(t, err, StaleRevision)
 }
 
@@ -238,7 +238,7 @@ func TestPatchSelects(t *testing.T) {
 	w := newWorld(t, files{"a": numbered(30), "b": "b\n"})
 	write(t, w.in(id), files{"a": strings.NewReplacer("line 5\n", "five\n", "line 25\n", "twenty-five").Replace(numbered(30)), "b": "B\n"})
 	c := w.changes(Query{}).Changes[0]
-	second := c.Hunks()[1].ID
+	second := c.HunkIDs()[1]
 	patch := c.Text.Unified(FileHeader{Path: "a", BeforeMode: 0o644, AfterMode: 0o644}, 3, func(h *Hunk) bool { return h.ID == second })
 	w.apply(ApplyRequest{Selection: &Selection{Patch: patch}, Approve: true})
 	same(t, "applied", read(t, w.in("workspace")), files{"a": strings.Replace(numbered(30), "line 25\n", "twenty-five", 1), "b": "b\n"})
@@ -254,7 +254,7 @@ func TestDiscard(t *testing.T) {
 	remove(t, w.in(id), "gone")
 	open, err := os.Stat(w.in(id) + "/a")
 	must(t, err)
-	hunk := w.changes(Query{Paths: []Path{"a"}}).Changes[0].Hunks()[0].ID
+	hunk := w.changes(Query{Paths: []Path{"a"}}).Changes[0].HunkIDs()[0]
 	_, err = w.reviews.Discard(t.Context(), id, Selection{Changes: []Selected{{Path: "a", Hunks: []string{hunk}}}}, "", "panel")
 	must(t, err)
 	same(t, "one hunk discarded", read(t, w.in(id)), files{"a": strings.Replace(numbered(30), "line 25\n", "twenty-five\n", 1), "new/file": "new\n", "link": "-> run", "run": "+x echo\n"})
@@ -310,11 +310,11 @@ func TestSubmitAndState(t *testing.T) {
 	if got := state(); got != StateSubmitted || w.changes(Query{}).Submission().Title != "title" {
 		t.Errorf("after the submission the state is %v", got)
 	}
-	w.decide(Approved, Selection{Changes: []Selected{{Path: "a", Hunks: []string{l.Changes[0].Hunks()[0].ID}}}})
+	w.decide(Approved, Selection{Changes: []Selected{{Path: "a", Hunks: []string{l.Changes[0].HunkIDs()[0]}}}})
 	if got := state(); got != StatePartlyDecided {
 		t.Errorf("with one of two hunks approved the state is %v", got)
 	}
-	w.decide(Rejected, Selection{Changes: []Selected{{Path: "a", Hunks: []string{l.Changes[0].Hunks()[1].ID}}}})
+	w.decide(Rejected, Selection{Changes: []Selected{{Path: "a", Hunks: []string{l.Changes[0].HunkIDs()[1]}}}})
 	if got := state(); got != StateDecided {
 		t.Errorf("with both hunks decided the state is %v", got)
 	}
@@ -460,8 +460,8 @@ func TestChangesThatAreNamedAreNoDirectories(t *testing.T) {
 		remove(t, w.in(id), "f")
 		write(t, w.in(id), files{"f/evil": "evil\n"})
 		for how, s := range map[string]Selected{
-			"a change": {Path: "f", ChangeID: shown.ID}, "hunks": {Path: "f", Hunks: []string{shown.Hunks()[0].ID}},
-			"both": {Path: "f", ChangeID: shown.ID, Hunks: []string{shown.Hunks()[0].ID}}, "the root": {ChangeID: shown.ID},
+			"a change": {Path: "f", ChangeID: shown.ID}, "hunks": {Path: "f", Hunks: []string{shown.HunkIDs()[0]}},
+			"both": {Path: "f", ChangeID: shown.ID, Hunks: []string{shown.HunkIDs()[0]}}, "the root": {ChangeID: shown.ID},
 		} {
 			t.Log(name, how)
 			sel := Selection{Changes: []Selected{s}}
@@ -595,7 +595,7 @@ func TestAllApprovesNothingThatWasRejected(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, files{"dir/a": numbered(30), "dir/b": "1\n", "dir/c": "1\n"})
 				write(t, w.in(id), files{"dir/a": edited, "dir/b": "bad\n", "dir/c": "2\n"})
-				hunk := w.changes(Query{}).Changes[0].Hunks()[0].ID
+				hunk := w.changes(Query{}).Changes[0].HunkIDs()[0]
 				w.decide(Rejected, Selection{Changes: []Selected{{Path: "dir/a", Hunks: []string{hunk}}, {Path: "dir/b"}}})
 				left := approve(w, sel)
 				if !slices.Equal(left, []LeftOut{{"dir/a", "rejected", 1}, {"dir/b", "rejected", 0}}) {
@@ -642,7 +642,7 @@ func TestSeenCoversChangesOfWhichAHunkWasRejected(t *testing.T) {
 	edit(5)
 	edit(20)
 	c := w.changes(Query{}).Changes[0]
-	w.decide(Rejected, Selection{Changes: []Selected{{Path: "d/f", Hunks: []string{c.Hunks()[0].ID}}}})
+	w.decide(Rejected, Selection{Changes: []Selected{{Path: "d/f", Hunks: []string{c.HunkIDs()[0]}}}})
 	edit(35)
 	for _, sel := range []Selection{{All: true, Seen: []string{c.ID}}, {Changes: []Selected{{Path: "d"}}, Seen: []string{c.ID}}} {
 		_, err := w.reviews.Decide(t.Context(), DecideRequest{Context: id, Selection: sel, Decision: Approved, Actor: "host"})

@@ -157,7 +157,7 @@ func TestListShedsTexts(t *testing.T) {
 	t.Parallel()
 	base, changed := files{}, files{}
 	line := strings.Repeat("x", 99) + "\n"
-	for i := range 24 {
+	for i := range 48 {
 		p := fmt.Sprintf("f%d", i)
 		base[p] = strings.Repeat(line, 5000) + "end\n"
 		changed[p] = "begin\n" + base[p]
@@ -170,10 +170,10 @@ func TestListShedsTexts(t *testing.T) {
 	var shed *Change
 	var patch strings.Builder
 	for _, c := range l.Changes {
-		if added, removed := c.Text.Lines(); added != 1 || removed != 0 || len(c.Hunks()) != 1 || c.Hunks()[0].ID == "" {
-			t.Errorf("%s has +%d -%d in %d hunks", c.Path, added, removed, len(c.Hunks()))
+		if added, removed := c.Text.Lines(); added != 1 || removed != 0 || len(c.HunkIDs()) != 1 || c.HunkIDs()[0] == "" {
+			t.Errorf("%s has +%d -%d in %d hunks", c.Path, added, removed, len(c.HunkIDs()))
 		}
-		if c.Text.isShed {
+		if c.Text.shed != nil {
 			shed = c
 			must(t, w.reviews.Patch(t.Context(), l, c, 1, &patch))
 		}
@@ -183,7 +183,7 @@ func TestListShedsTexts(t *testing.T) {
 	}
 	d, err := w.reviews.Text(t.Context(), l, shed)
 	must(t, err)
-	if h := d.Hunks[0]; h.ID != shed.Hunks()[0].ID || len(h.Added) != 1 || h.Added[0] != "begin\n" || len(d.Before) != 5001 {
+	if h := d.Hunks[0]; h.ID != shed.HunkIDs()[0] || len(h.Added) != 1 || h.Added[0] != "begin\n" || len(d.Before) != 5001 {
 		t.Errorf("the text that was read again is %+v, of %d lines", h, len(d.Before))
 	}
 	if !strings.Contains(patch.String(), "+begin\n "+line) {
@@ -239,7 +239,7 @@ func TestMemoryOfManyChanges(t *testing.T) {
 	_, err = w.reviews.Apply(t.Context(), ApplyRequest{Context: id, Selection: &Selection{All: true}, Approve: true, Actor: "host"})
 	must(t, err)
 	// What is held of contents does not grow. Each change takes up to 4 KiB: paths, hashes, its step in the journal and its verdict.
-	grew, most := peak()-before, uint64(4*maxHeld+n*4<<10)
+	grew, most := peak()-before, uint64(4*maxKept+n*4<<10)
 	fmt.Printf("review: the heap grew by %d MiB for %d changed files of %d KiB\n", grew>>20, n, size>>10)
 	if grew > most {
 		t.Errorf("the heap grew by %d MiB, at most %d MiB are expected", grew>>20, most>>20)

@@ -96,7 +96,7 @@ func TestHunksCoverWhatTheyWereShownWith(t *testing.T) {
 		begin := func(t *testing.T) (*world, *Selection) {
 			w := newWorld(t, base)
 			write(t, w.in(id), files{c.path: c.shown})
-			hunk := w.changes(Query{}).Changes[0].Hunks()[0].ID
+			hunk := w.changes(Query{}).Changes[0].HunkIDs()[0]
 			return w, &Selection{Changes: []Selected{{Path: Path(c.path), Hunks: []string{hunk}}}}
 		}
 		later := func(w *world) {

@@ -203,9 +203,9 @@ func (c *Change) unrejected() *choice {
 		return &choice{Change: c}
 	}
 	out := &choice{Change: c, hunks: map[string]bool{}}
-	for _, h := range c.Hunks() {
-		if !c.rejected[h.ID] {
-			out.hunks[h.ID] = true
+	for _, id := range c.HunkIDs() {
+		if !c.rejected[id] {
+			out.hunks[id] = true
 		}
 	}
 	return out
@@ -240,8 +240,12 @@ func take(byPath map[Path]*choice, c *Change, hunks []string) error {
 		got = &choice{Change: c, hunks: map[string]bool{}, named: true}
 		byPath[c.Path] = got
 	}
+	there := map[string]bool{}
+	for _, id := range c.HunkIDs() {
+		there[id] = true
+	}
 	for _, id := range hunks {
-		if !slices.ContainsFunc(c.Hunks(), func(h Hunk) bool { return h.ID == id }) {
+		if !there[id] {
 			return refuse(StaleRevision, []Path{c.Path}, fmt.Sprintf("there is no hunk %q any more", id), "show the difference again")
 		}
 		got.hunks[id] = true
@@ -323,7 +327,7 @@ func isChange(c *Change, parts []*gitdiff.File, before func(*Change) ([]byte, er
 		if f.IsNew != (mode == 0) {
 			return anotherChange(c)
 		}
-		if len(c.Hunks()) == 0 { // its lines were found otherwise
+		if len(c.HunkIDs()) == 0 { // its lines were found otherwise
 			var out bytes.Buffer
 			err := gitdiff.Apply(&out, bytes.NewReader(content), f)
 			if content = out.Bytes(); err != nil || f.IsDelete && len(content) > 0 {
@@ -339,7 +343,7 @@ func isChange(c *Change, parts []*gitdiff.File, before func(*Change) ([]byte, er
 			mode = plainMode
 		}
 	}
-	if mode != headMode(c.After) || (len(c.Hunks()) == 0 && c.After.Exists() && hashOfText(string(content)) != c.After.Hash) {
+	if mode != headMode(c.After) || (len(c.HunkIDs()) == 0 && c.After.Exists() && hashOfText(string(content)) != c.After.Hash) {
 		return anotherChange(c)
 	}
 	return nil
@@ -359,7 +363,7 @@ func patchMode(mode os.FileMode) uint32 {
 
 // hunksOf returns the IDs of a patch's hunks; none if it has all of a change that is decided as a whole.
 func hunksOf(c *Change, f *gitdiff.File, text func(*Change) (*TextDiff, error)) ([]string, error) {
-	if len(c.Hunks()) == 0 {
+	if len(c.HunkIDs()) == 0 {
 		return nil, nil
 	}
 	d, err := text(c)

@@ -84,10 +84,10 @@ func (l *List) Counts() Counts {
 func (l *List) decisions(c *Change) (approved, rejected, undecided bool) {
 	whole, hunks := l.Verdict(c)
 	all := []Verdict{whole}
-	if hs := c.Hunks(); len(hs) > 0 && whole.Decision == "" {
+	if ids := c.HunkIDs(); len(ids) > 0 && whole.Decision == "" {
 		all = nil
-		for _, h := range hs {
-			all = append(all, hunks[h.ID])
+		for _, id := range ids {
+			all = append(all, hunks[id])
 		}
 	} else {
 		all = slices.AppendSeq(all, maps.Values(hunks))

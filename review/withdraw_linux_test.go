@@ -170,7 +170,7 @@ func TestSelectingWhatIsApproved(t *testing.T) {
 	begin := func(t *testing.T) *world {
 		w := newWorld(t, files{"a": "a\n", "b": numbered(30), "c": "c\n"})
 		write(t, w.in(id), files{"a": "A\n", "b": changedTwice(), "c": "C\n"})
-		w.decide(Approved, Selection{Changes: []Selected{{Path: "a"}, {Path: "b", Hunks: []string{w.changes(Query{}).Changes[1].Hunks()[0].ID}}}})
+		w.decide(Approved, Selection{Changes: []Selected{{Path: "a"}, {Path: "b", Hunks: []string{w.changes(Query{}).Changes[1].HunkIDs()[0]}}}})
 		return w
 	}
 	w := begin(t)

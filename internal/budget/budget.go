@@ -391,7 +391,12 @@ func (h *Hold) Held() int64 {
 }
 
 // Try holds at least n bytes, if that can be done at once: it never waits. On failure the hold keeps what it has.
-func (h *Hold) Try(n int64) bool {
+func (h *Hold) Try(n int64) bool { return h.try(n, false) }
+
+// TrySpare is Try for memory that the caller can do without. It leaves half of the account to others.
+func (h *Hold) TrySpare(n int64) bool { return h.try(n, true) }
+
+func (h *Hold) try(n int64, spare bool) bool {
 	if h == nil || n <= Small {
 		return true
 	}
@@ -407,7 +412,8 @@ func (h *Hold) Try(n int64) bool {
 	}
 	if !s.closed && !s.account.closed && len(s.queue) == 0 && !s.account.blocked {
 		s.take(-r.n)
-		if s.room(cost) == fits {
+		a := s.account
+		if s.room(cost) == fits && !(spare && a.limit > 0 && a.used+cost > a.limit/2) {
 			s.take(cost)
 			r.n = cost
 			return true

@@ -28,6 +28,19 @@ func hold(t *testing.T, s *Share, n int64) *Hold {
 	return h
 }
 
+func TestSpareMemoryLeavesHalfOfTheAccount(t *testing.T) {
+	t.Parallel()
+	a := New(1000*kib, time.Hour, nil).Account(100 * kib)
+	h := a.Share(0, nil).Hold()
+	if !h.TrySpare(50*kib) || h.TrySpare(51*kib) || h.Held() != 50*kib {
+		t.Errorf("%d bytes are held", h.Held())
+	}
+	hold(t, a.Share(0, nil), 50*kib)
+	if more := a.Share(0, nil).Hold(); more.TrySpare(5 * kib) {
+		t.Error("more than half of the account is spare")
+	}
+}
+
 // TestBytesThatCountSeveralTimes checks what such bytes take and give back, by each way.
 func TestBytesThatCountSeveralTimes(t *testing.T) {
 	b := New(1000*kib, time.Hour, nil)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -25,13 +26,17 @@ func repeated(number protowire.Number, typ protowire.Type, value []byte, times i
 	return bytes.Repeat(one, times)
 }
 
-// decodedBytes returns how many bytes are allocated to decode data.
+// decodedBytes returns how many bytes are allocated to decode data. Data that is malformed takes memory up to there.
 func decodedBytes(data []byte, m proto.Message) int64 {
+	return allocated(func() { _ = proto.Unmarshal(data, m) })
+}
+
+// allocated returns how many bytes do allocates.
+func allocated(do func()) int64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_ = proto.Unmarshal(data, m) // what is malformed takes memory up to there
+	do()
 	runtime.ReadMemStats(&after)
-	runtime.KeepAlive(m)
 	return int64(after.TotalAlloc - before.TotalAlloc)
 }
 
@@ -182,4 +187,43 @@ func TestFootprintOfJSON(t *testing.T) {
 			t.Errorf("%.40s…, %d bytes: %d, %v; want %d", c.text, len(c.text), cost, err, c.cost)
 		}
 	}
+}
+
+// FuzzFootprintJSON holds what is foreseen to what decoding takes, for every request in JSON.
+func FuzzFootprintJSON(f *testing.F) {
+	all := requests()
+	for i, d := range all {
+		typ, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, way := range fields(d, nil) {
+			m := typ.New().Interface()
+			if proto.Unmarshal(way.encode(100), m) != nil {
+				continue // a number that no enum has
+			}
+			if text, err := protojson.Marshal(m); err == nil {
+				f.Add(uint8(i), text)
+			}
+		}
+	}
+	for _, text := range []string{`{"x":[[[[{},{}]]]],"x":{"y":[1,2]}}`, `{"path":"\u0000\u0001"}`, strings.Repeat(`[`, 300), `{"":` + strings.Repeat(`{"":`, 300)} {
+		f.Add(uint8(0), []byte(text))
+	}
+	f.Fuzz(func(t *testing.T, which uint8, text []byte) {
+		d := all[int(which)%len(all)]
+		typ, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
+		if err != nil {
+			t.Fatal(err)
+		}
+		told, err := FootprintJSON(text)
+		if err != nil {
+			return
+		}
+		m := typ.New().Interface()
+		took := allocated(func() { _ = protojson.Unmarshal(text, m) })
+		if took > told+8*int64(len(text))+256<<10 { // the fuzzer allocates, too
+			t.Errorf("a %s of %d bytes takes %d bytes, and %d are foreseen", d.Name(), len(text), took, told)
+		}
+	})
 }

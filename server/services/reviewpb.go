@@ -44,7 +44,7 @@ func changeToPB(l *review.List, c *review.Change) *ctxfsv1.Change {
 	}
 	if c.Text != nil {
 		added, removed := c.Text.Lines()
-		out.AddedLines, out.RemovedLines, out.Hunks = int32(added), int32(removed), int32(len(c.Hunks()))
+		out.AddedLines, out.RemovedLines, out.Hunks = int32(added), int32(removed), int32(len(c.HunkIDs()))
 		out.LineEndingsOnly = c.Text.LineEndingsOnly()
 	}
 	for _, v := range hunks {

@@ -100,7 +100,7 @@ const (
 	ContentKind_CONTENT_KIND_BINARY ContentKind = 2
 	// The target of a link.
 	ContentKind_CONTENT_KIND_SYMLINK ContentKind = 3
-	// One of the versions is larger than 4 MiB, or has more than 262,144 lines. It is decided as a whole.
+	// One of the versions is larger than 4 MiB, or has more than 262,144 lines, or they differ in more than 16,384 places. It is decided as a whole.
 	ContentKind_CONTENT_KIND_TOO_LARGE ContentKind = 4
 	// A new directory that the workspace's ignore files exclude, with all that it holds.
 	ContentKind_CONTENT_KIND_TREE ContentKind = 5

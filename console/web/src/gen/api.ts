@@ -841,7 +841,7 @@ export type ConflictKind =
  * - CONTENT_KIND_TEXT: Lines. The change has hunks, unless it deletes or adds an empty file.
  * - CONTENT_KIND_BINARY: One of the versions has a NUL in its first 8,000 bytes, which is git's rule.
  * - CONTENT_KIND_SYMLINK: The target of a link.
- * - CONTENT_KIND_TOO_LARGE: One of the versions is larger than 4 MiB, or has more than 262,144 lines. It is decided as a whole.
+ * - CONTENT_KIND_TOO_LARGE: One of the versions is larger than 4 MiB, or has more than 262,144 lines, or they differ in more than 16,384 places. It is decided as a whole.
  * - CONTENT_KIND_TREE: A new directory that the workspace's ignore files exclude, with all that it holds.
  */
 export type ContentKind =

@@ -2647,7 +2647,7 @@ export enum ContentKind {
   SYMLINK = 3,
 
   /**
-   * One of the versions is larger than 4 MiB, or has more than 262,144 lines. It is decided as a whole.
+   * One of the versions is larger than 4 MiB, or has more than 262,144 lines, or they differ in more than 16,384 places. It is decided as a whole.
    *
    * @generated from enum value: CONTENT_KIND_TOO_LARGE = 4;
    */
