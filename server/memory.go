@@ -8,6 +8,10 @@ import (
 	"io"
 	"math"
 	"os"
+	"path"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -392,25 +396,55 @@ func (i *interceptors) shares(ctx context.Context, id panels.Identity) session.S
 // defaultMemoryTotal returns a quarter of the memory that the process may use, at most 1 GiB; 256 MiB where that is not known.
 func defaultMemoryTotal() int64 {
 	const unknown, most, least = 256 << 20, 1 << 30, 32 << 20
-	memory := min(cgroupMemory(), machineMemory())
+	memory := min(ownMemory(), machineMemory())
 	if memory == math.MaxInt64 {
 		return unknown
 	}
 	return max(min(memory/4, most), least)
 }
 
-// cgroupMemory returns the limit of the process's control group, in bytes; math.MaxInt64 without one.
-func cgroupMemory() int64 {
-	for _, path := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
-		text, err := os.ReadFile(path)
-		if err != nil {
+// LimitMemory makes the process collect its garbage in time if its control group has a limit, unless GOMEMLIMIT says when. An eighth of the limit is
+// left for the memory that Go does not count.
+func LimitMemory() {
+	if limit := ownMemory(); os.Getenv("GOMEMLIMIT") == "" && limit < math.MaxInt64 {
+		debug.SetMemoryLimit(limit / 8 * 7)
+	}
+}
+
+// ownMemory is cgroupMemory of this process.
+func ownMemory() int64 {
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return math.MaxInt64 // a system without control groups
+	}
+	return cgroupMemory("/sys/fs/cgroup", string(groups))
+}
+
+// cgroupMemory returns the lowest limit of the control groups that /proc/self/cgroup names and of those above them, in bytes; math.MaxInt64 without
+// one. mounted is where they are mounted. In a container its own group may be mounted there, whatever its name.
+func cgroupMemory(mounted, groups string) int64 {
+	lowest := int64(math.MaxInt64)
+	for line := range strings.Lines(groups) {
+		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		controllers, group, _ := strings.Cut(rest, ":")
+		file := filepath.Join(mounted, "memory", "%s", "memory.limit_in_bytes")
+		switch {
+		case strings.HasPrefix(line, "0::"):
+			file = filepath.Join(mounted, "%s", "memory.max")
+		case !slices.Contains(strings.Split(controllers, ","), "memory"):
 			continue
 		}
-		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 {
-			return n
+		for group = path.Join("/", group); ; group = path.Dir(group) {
+			text, err := os.ReadFile(fmt.Sprintf(file, group))
+			if n, e := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && e == nil && n > 0 {
+				lowest = min(lowest, n)
+			}
+			if group == "/" {
+				break
+			}
 		}
 	}
-	return math.MaxInt64
+	return lowest
 }
 
 // machineMemory returns the machine's memory, in bytes; math.MaxInt64 where the system does not report it.

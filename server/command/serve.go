@@ -39,6 +39,7 @@ records does not answer, 73 the contexts directory cannot be written, 75 the wor
 				return e.detach(cmd.Context(), cfg, wantsJSON(cmd))
 			}
 			defer takeBrokenPipes()()
+			server.LimitMemory()
 			defer server.Ballast()()
 			log, err := server.NewLogger(cfg, e.Stderr)
 			if err != nil {
