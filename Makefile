@@ -150,6 +150,10 @@ bench-gateway: ## Measures sites beside nginx and Go's http.FileServer, and 200 
 bench-records: need-postgres ## Measures panels and first accesses with the records in SQLite and in PostgreSQL, with 10 and 10,000 contexts, and writes docs/performance
 	cd bench && $(GO) run . records --out ../docs/performance $(BENCH)
 
+.PHONY: bench-fairness
+bench-fairness: need-git ## Measures, as root, what a panel notices of a hostile one while the server has 512 MiB of memory, and writes docs/performance
+	cd bench && $(GO) run . fairness --out ../docs/performance $(BENCH)
+
 .PHONY: bench-code
 bench-code: need-git ## Runs the Go benchmarks that BENCH (all) matches COUNT (6) times, and sums them up beside those of OLD, a file that an earlier run wrote
 	@mkdir -p bin

@@ -1,6 +1,6 @@
 // Command bench compares ctxfs with its peers on this machine, and measures what its parts cost. Run it by make bench and make bench-NAME.
 //
-//	bench [compare|first-access|review|exec|gateway|records] [--rounds N] [--time 300ms] [--sizes N,N] [--only REGEXP] [--peers REGEXP]
+//	bench [compare|first-access|review|exec|gateway|records|fairness] [--rounds N] [--time 300ms] [--sizes N,N] [--only REGEXP] [--peers REGEXP]
 //	      [--ctxfs PROGRAM] [--dir DIR] [--out DIR] [--quick]
 //
 // It starts every server itself, and ends them all.
@@ -23,6 +23,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/bench/commands"
 	"github.com/ctxfs/ctxfs/bench/compare"
+	"github.com/ctxfs/ctxfs/bench/fairness"
 	"github.com/ctxfs/ctxfs/bench/firstaccess"
 	"github.com/ctxfs/ctxfs/bench/gateway"
 	"github.com/ctxfs/ctxfs/bench/peers"
@@ -45,6 +46,7 @@ var benchmarks = map[string]struct {
 	"exec":         {commands.Run, 1, 10 * time.Second, "", ""},
 	"gateway":      {gateway.Run, 5, 500 * time.Millisecond, "", ""},
 	"records":      {records.Run, 9, 0, "10,10000", "1,3"},
+	"fairness":     {fairness.Run, 1, 10 * time.Second, "", ""},
 }
 
 func main() {
@@ -61,6 +63,9 @@ func main() {
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 4 && args[0] == "peer" {
 		return peers.Serve(args[1], args[2], args[3])
+	}
+	if len(args) == 2 && args[0] == "hostile" {
+		return fairness.Hostile(args[1])
 	}
 	name := "compare"
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
