@@ -175,7 +175,7 @@ func (p *Process) launchIn(ctx context.Context, b *bundle, user User, l *plumbin
 	var init *net.UnixConn
 	if p.plan.mode == NetworkAllowed {
 		var inner []string
-		if init, inner, err = b.inner(listening); err != nil {
+		if init, inner, err = b.inner(thisProgram, listening); err != nil {
 			return err
 		}
 		defer init.Close()

@@ -249,7 +249,7 @@ func escapes(h *host) []escape {
 		{name: "signals a process of the host", landlock: 6, script: fmt.Sprintf("kill -0 %d", h.victim), weaken: hostPIDs},
 		{name: "reads the server's environment", script: "grep -q " + secretVariable + " /proc/1/environ", weaken: serverEnv},
 		{name: "inherits the server's environment", script: "env | grep -q " + secretVariable, weaken: both(serverEnv, drop("--clearenv", 0))},
-		{name: "inherits a file of the server", script: `perl -e 'opendir(D, "/proc/self/fd"); exit((grep { $_ > 3 } readdir(D)) ? 0 : 1)'`, weaken: func(w *weakened) { w.more, w.step.Again = append(w.more, os.Stdin), true }},
+		{name: "inherits a file of the server", script: `perl -e 'opendir(D, "/proc/self/fd"); exit((grep { $_ > 3 } readdir(D)) ? 0 : 1)'`, weaken: func(w *weakened) { w.more = append(w.more, os.Stdin) }},
 		{name: "runs a program of its own before the limits", script: "test -e /context/decoy/ran", env: map[string]string{"PATH": "/context/decoy:/usr/bin:/bin"}, weaken: callerFirst},
 		{name: "has a library loaded before the limits", script: loaded, env: map[string]string{"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": "/context/decoy/ld"}, weaken: callerFirst},
 		{name: "sees the host's name", script: "test $(uname -n) != ctxfs", weaken: both(drop("--hostname", 1), drop("--unshare-uts", 0))},
@@ -270,7 +270,22 @@ func escapes(h *host) []escape {
 		call("io_uring_setup", unix.SYS_IO_URING_SETUP, "1", "0"), call("io_uring_enter", unix.SYS_IO_URING_ENTER, "-1", "0", "0", "0", "0", "0"),
 		call("bpf", unix.SYS_BPF, "7", "0", "0"), call("perf_event_open", unix.SYS_PERF_EVENT_OPEN, "0", "0", "0", "0", "0"), call("userfaultfd", unix.SYS_USERFAULTFD, "1"),
 		call("name_to_handle_at", unix.SYS_NAME_TO_HANDLE_AT, "-100", "$a", "0", "0", "0"), call("adjtimex", unix.SYS_ADJTIMEX, "0"), call("clock_settime", unix.SYS_CLOCK_SETTIME, "0", "0"),
-	), otherABIs()...)
+	), slices.Concat(otherABIs(), ofProcess1())...)
+}
+
+// ofProcess1 are attempts to reach process 1, which is bwrap and has no limits. Landlock alone protects it: without Landlock the attempts succeed in each
+// sandbox, and process 1 has nothing but standard files and the limits of the server's user.
+func ofProcess1() []escape {
+	if entry.Version() == 0 {
+		return nil
+	}
+	nothing := func(*weakened) {}
+	return []escape{
+		{name: "opens the memory of process 1", landlock: 2, script: "true 3<>/proc/1/mem", weaken: nothing},
+		{name: "reads the variables of process 1", landlock: 2, script: "cat /proc/1/environ", weaken: nothing},
+		{name: "opens the program of process 1", landlock: 2, script: "true </proc/1/exe", weaken: nothing},
+		{name: "names a file of process 1", landlock: 2, script: "readlink /proc/1/fd/1", weaken: nothing},
+	}
 }
 
 // host is what of the machine the attempts are about.
@@ -469,7 +484,7 @@ func (s *site) runWeakened(t *testing.T, e escape, landlock bool) (string, error
 		t.Fatal(err)
 	}
 	defer b.close()
-	program, err := b.program()
+	program, err := b.program(thisProgram)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -485,6 +500,9 @@ func (s *site) runWeakened(t *testing.T, e escape, landlock bool) (string, error
 		t.Fatal(w.err)
 	}
 	b.args = w.args
+	if len(w.more) > 0 {
+		w.step.Keep = 4 + len(b.files) // the file of the options comes before it
+	}
 	argv, err := entry.Argv(program, w.step, "sh", "-c", e.script)
 	if err != nil {
 		t.Fatal(err)

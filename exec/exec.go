@@ -145,6 +145,7 @@ func Open(ctx context.Context, cfg Config) (*Processes, error) {
 func (t *Processes) abandon() {
 	t.stop()
 	t.starter.close()
+	t.rooms.close()
 }
 
 // Close ends all processes, waits until nothing of them runs, and removes their output. Further calls wait for the first.
@@ -156,6 +157,7 @@ func (t *Processes) Close() error {
 		t.stop()
 		t.running.Wait()
 		t.starter.close()
+		t.rooms.close()
 		t.closeErr = os.RemoveAll(t.cfg.Dir)
 	})
 	return t.closeErr

@@ -24,9 +24,9 @@ import (
 // This file is the part of ctxfs that runs inside of a sandbox: 'ctxfs init', the first child of process 1. It has one or two jobs: it
 // listens on the sandbox's loopback and passes the listening sockets out, where the proxy serves them; and it starts the commands of a
 // shared sandbox. It talks with the engine through a socket pair of messages. The engine trusts nothing that it says: commands run as the
-// same user. They cannot read its memory or take its descriptors, since it is not dumpable.
+// same user. They reach neither its memory nor its descriptors nor its program, since it is not dumpable.
 //
-// It is the server's own program, run by its descriptor. A small program of its own would start in 2 ms instead of 7 ms, and would need a
+// It is the server's own program, run by its descriptor; in a shared sandbox a sealed copy, from which the spares start, too. A small program of its own would start in 2 ms instead of 7 ms, and would need a
 // step of the build. A command with neither a network nor a shared sandbox goes without it, and a shared sandbox starts it once. The commands of a
 // shared sandbox do not wait for it: a spare (entry.SpareArgv) has started before.
 

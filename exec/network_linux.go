@@ -31,9 +31,9 @@ func socketPair() (ours *net.UnixConn, theirs *os.File, err error) {
 	return conn.(*net.UnixConn), theirs, nil
 }
 
-// inner adds this program to a sandbox, as the one that does a job inside, and returns its arguments. The caller reads and closes conn.
-func (b *bundle) inner(job string) (conn *net.UnixConn, argv []string, err error) {
-	path, err := b.program()
+// inner adds this program, or a copy of it, to a sandbox, as the one that does a job inside, and returns its arguments. The caller reads and closes conn.
+func (b *bundle) inner(program, job string) (conn *net.UnixConn, argv []string, err error) {
+	path, err := b.program(program)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -20,6 +20,8 @@ type sandboxes struct {
 	// works is set when a command ran.
 	works atomic.Bool
 	bwrap atomic.Pointer[string]
+	// unrestricted is set in tests: shared sandboxes then are those of a kernel without Landlock.
+	unrestricted bool
 }
 
 // probe fails with *Unavailable if commands cannot be isolated here. It runs a command until one has succeeded.

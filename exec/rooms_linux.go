@@ -11,6 +11,7 @@ import (
 	"os"
 	osexec "os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -47,6 +48,30 @@ type roomKey struct {
 type rooms struct {
 	mu   sync.Mutex
 	open map[roomKey]*room
+
+	copying sync.Mutex
+	// program is what init and the spares of all of them execute: a sealed copy of this program, which takes as much memory. It is made for the first
+	// one, and guarded by copying.
+	program *os.File
+}
+
+// executable returns the path of the copy in this process.
+func (rs *rooms) executable() (path string, err error) {
+	rs.copying.Lock()
+	defer rs.copying.Unlock()
+	if rs.program == nil {
+		if rs.program, err = sealed(thisProgram); err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("/proc/self/fd/%d", rs.program.Fd()), nil
+}
+
+// close is called when no room is open, nor begins.
+func (rs *rooms) close() {
+	if rs.program != nil {
+		_ = rs.program.Close() // it was only executed
+	}
 }
 
 // room is a shared sandbox. It runs as long as it has users.
@@ -239,6 +264,7 @@ func (r *room) begin(ctx context.Context, root *os.File, user User) (err error) 
 		return err
 	}
 	defer b.close()
+	b.unrestricted = r.table.sandbox.unrestricted
 	b.add("--new-session")
 	if r.key.readOnly {
 		b.add("--remount-ro", home)
@@ -247,13 +273,18 @@ func (r *room) begin(ctx context.Context, root *os.File, user User) (err error) 
 	if r.plan.mode == NetworkAllowed {
 		job = relaying
 	}
-	init, argv, err := b.inner(job)
+	program, err := r.table.rooms.executable()
 	if err != nil {
 		return err
 	}
+	init, argv, err := b.inner(program, job)
+	if err != nil {
+		return err
+	}
+	socket, _ := strconv.Atoi(argv[len(argv)-1]) // inner passed it
 	terminals, err := b.terminals()
 	if err == nil {
-		argv, err = b.enter(entry.Step{Again: true, Terminals: terminals}, argv...)
+		argv, err = b.enter(entry.Step{Keep: socket, Terminals: terminals}, argv...)
 	}
 	if err != nil {
 		return errors.Join(err, init.Close())

@@ -30,6 +30,8 @@ type bundle struct {
 	args  []string
 	// env has the command's variables as NAME=VALUE. bwrap itself, and what runs before the limits hold, have none of them.
 	env []string
+	// unrestricted is set in tests: the sandbox then is that of a kernel without Landlock.
+	unrestricted bool
 }
 
 func (b *bundle) add(args ...string) { b.args = append(b.args, args...) }
@@ -40,9 +42,12 @@ func (b *bundle) pass(f *os.File) string {
 	return strconv.Itoa(2 + len(b.files))
 }
 
-// program passes this program, and returns its path in the sandbox.
-func (b *bundle) program() (string, error) {
-	f, err := os.Open("/proc/self/exe") // by its inode: an upgrade may have replaced the file
+// thisProgram is by its inode: an upgrade may have replaced the file.
+const thisProgram = "/proc/self/exe"
+
+// program passes this program, or a copy of it, and returns its path in the sandbox.
+func (b *bundle) program(path string) (string, error) {
+	f, err := reference(path)
 	if err != nil {
 		return "", err
 	}
@@ -52,14 +57,16 @@ func (b *bundle) program() (string, error) {
 // enter returns the arguments that do a step in the sandbox and then become argv. The sandbox must have everything that it shows: Landlock
 // permits these paths alone.
 func (b *bundle) enter(s entry.Step, argv ...string) ([]string, error) {
-	program, err := b.program()
+	program, err := b.program(thisProgram) // it is gone before a command begins
 	if err != nil {
 		return nil, err
 	}
 	if s.Environment, err = b.environment(); err != nil {
 		return nil, err
 	}
-	s.Paths = append(s.Paths, b.permitted()...)
+	if !b.unrestricted {
+		s.Paths = append(s.Paths, b.permitted()...)
+	}
 	return entry.Argv(program, s, argv...)
 }
 

@@ -56,8 +56,8 @@ type Step struct {
 	Session bool `json:",omitempty"`
 	// Terminals is the descriptor of a directory whose terminals may be opened again, and is closed; 0 for none.
 	Terminals int `json:",omitempty"`
-	// Again says that this program follows: it keeps its files, and may be executed.
-	Again bool `json:",omitempty"`
+	// Keep is a descriptor that the command keeps besides the standard ones; 0 for none.
+	Keep int `json:",omitempty"`
 
 	// confirm is the socket on which a spare confirms that the command begins; 0 for none.
 	confirm int

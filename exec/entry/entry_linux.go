@@ -47,8 +47,8 @@ func start(step string, argv []string) (code int, err error) {
 	return enter(s, argv)
 }
 
-// await returns if it fails. Other commands run as the same user: they cannot look into a spare that waits. Before and after that it is open to them
-// as every command of their sandbox is.
+// await returns if it fails. Other commands run as the same user. They cannot look into a spare, which is no longer dumpable here. It never was if its
+// user may not read this program, as in a shared sandbox. A command that it becomes is as open to the others as they are to it.
 func await(socket string) (code int, err error) {
 	fd, err := strconv.Atoi(socket)
 	if err == nil {
@@ -165,9 +165,12 @@ func (s Step) prepare() error {
 	if err := s.takeEnvironment(); err != nil {
 		return fmt.Errorf("read the environment: %w", err)
 	}
-	if !s.Again {
-		if err := unix.CloseRange(3, 1<<30, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-			return fmt.Errorf("close_range: %w", err)
+	if err := unix.CloseRange(3, 1<<30, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("close_range: %w", err)
+	}
+	if s.Keep != 0 {
+		if _, err := unix.FcntlInt(uintptr(s.Keep), unix.F_SETFD, 0); err != nil {
+			return fmt.Errorf("keep descriptor %d: %w", s.Keep, err)
 		}
 	}
 	if err := s.lead(); err != nil {

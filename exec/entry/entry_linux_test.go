@@ -218,6 +218,31 @@ func TestExitCodesSayWhyACommandDidNotStart(t *testing.T) {
 	}
 }
 
+// TestCommandKeepsOneFile has a step keep one of three files, with Landlock and without.
+func TestCommandKeepsOneFile(t *testing.T) {
+	t.Parallel()
+	for _, paths := range [][]Path{nil, {{"/", All}}} {
+		var files []*os.File
+		for range 3 {
+			f, err := os.Open(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			files = append(files, f)
+		}
+		argv, err := Argv(os.Args[0], Step{Keep: 4, Terminals: 5, Paths: paths}, "bash", "-c", "for n in 3 4 5; do [ -e /proc/self/fd/$n ] && echo $n; done; true")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := osexec.CommandContext(t.Context(), argv[0], argv[1:]...)
+		cmd.ExtraFiles = files
+		if out, err := cmd.CombinedOutput(); err != nil || string(out) != "4\n" {
+			t.Errorf("%v: got %q, %v", paths, out, err)
+		}
+	}
+}
+
 // TestPathsAreAllThatACommandReaches tries each access inside of the paths and outside.
 func TestPathsAreAllThatACommandReaches(t *testing.T) {
 	t.Parallel()

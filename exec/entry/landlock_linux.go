@@ -80,17 +80,12 @@ func (s Step) restrict() error {
 	}
 	rules.fd = int(fd)
 	defer unix.Close(rules.fd)
-	paths := s.Paths
-	if s.Again {
-		paths = append(paths, Path{"/proc/self/exe", Execute})
-	}
-	for _, p := range paths {
+	for _, p := range s.Paths {
 		if err := rules.permit(p); err != nil {
 			return fmt.Errorf("permit %s: %w", p.Path, err)
 		}
 	}
 	if s.Terminals != 0 {
-		unix.CloseOnExec(s.Terminals)
 		if err := rules.add(s.Terminals, use); err != nil {
 			return fmt.Errorf("permit terminals: %w", err)
 		}
