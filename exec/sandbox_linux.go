@@ -64,6 +64,7 @@ func (b *bundle) enter(s entry.Step, argv ...string) ([]string, error) {
 	if s.Environment, err = b.environment(); err != nil {
 		return nil, err
 	}
+	s.Inside = true
 	if !b.unrestricted {
 		s.Paths = append(s.Paths, b.permitted()...)
 	}

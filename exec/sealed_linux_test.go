@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -223,4 +224,51 @@ func programsOf(t *testing.T, pid int) (pids []int) {
 		}
 	}
 	return pids
+}
+
+// TestCommandBeginsOnceProcess1HasClosedItsFiles has process 1 keep a file. It takes as long as the first step of a command waits.
+func TestCommandBeginsOnceProcess1HasClosedItsFiles(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	if err := s.sandbox.probe(t.Context(), s.starter); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		options []string
+		want    string
+	}{
+		{[]string{"--sync-fd", "FD"}, "ctxfs: process 1 keeps file "},
+		{[]string{"--ro-bind-data", "FD", "/file"}, "begun\n"},
+	} {
+		fd, err := unix.Open("/usr/share", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := assemble(os.NewFile(uintptr(fd), "/usr/share"), home, nil, s.user(t), tmpBytes, func(b *bundle) error {
+			file, err := b.data(nil)
+			c.options[1] = file
+			b.add(c.options...)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.close()
+		argv, err := b.enter(entry.Step{}, "echo", "begun")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd, err := b.command(*s.sandbox.bwrap.Load(), s.user(t), argv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if err := s.starter.start(cmd); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); (err == nil) != (c.want == "begun\n") || !strings.HasPrefix(out.String(), c.want) {
+			t.Errorf("%q: %v, %s", c.options, err, out.String())
+		}
+	}
 }

@@ -58,6 +58,8 @@ type Step struct {
 	Terminals int `json:",omitempty"`
 	// Keep is a descriptor that the command keeps besides the standard ones; 0 for none.
 	Keep int `json:",omitempty"`
+	// Inside says that bwrap started this program: the step waits until process 1, which is bwrap too, has closed the files that both were started with.
+	Inside bool `json:",omitempty"`
 
 	// confirm is the socket on which a spare confirms that the command begins; 0 for none.
 	confirm int

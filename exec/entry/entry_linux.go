@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -173,6 +174,11 @@ func (s Step) prepare() error {
 			return fmt.Errorf("keep descriptor %d: %w", s.Keep, err)
 		}
 	}
+	if s.Inside {
+		if err := awaitClosed(1, closeTime); err != nil {
+			return err
+		}
+	}
 	if err := s.lead(); err != nil {
 		return fmt.Errorf("make a session with a terminal: %w", err)
 	}
@@ -185,6 +191,32 @@ func (s Step) prepare() error {
 		}
 	}
 	return nil
+}
+
+// closeTime bounds how long process 1 takes to close its files. It takes microseconds.
+const closeTime = 5 * time.Second
+
+// awaitClosed waits until a process has no files but the standard ones and eventfds, through which bwrap's processes report to each other. Without
+// Landlock a command can open the files of process 1 through /proc. One is the context's folder, which a command may be permitted to read only. A process
+// that this program cannot look into is out of the command's reach, too.
+func awaitClosed(pid int, patience time.Duration) error {
+	dir := fmt.Sprintf("/proc/%d/fd/", pid)
+	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Microsecond) {
+		open := ""
+		entries, _ := os.ReadDir(dir) // see above
+		for _, e := range entries {
+			n, _ := strconv.Atoi(e.Name()) // the kernel wrote it
+			if target, err := os.Readlink(dir + e.Name()); err == nil && n > 2 && target != "anon_inode:[eventfd]" {
+				open = e.Name() + ", " + target
+			}
+		}
+		switch {
+		case open == "":
+			return nil
+		case time.Now().After(end):
+			return fmt.Errorf("process %d keeps file %s open", pid, open)
+		}
+	}
 }
 
 // takeEnvironment sets the variables of the command.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -240,6 +241,52 @@ func TestCommandKeepsOneFile(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err != nil || string(out) != "4\n" {
 			t.Errorf("%v: got %q, %v", paths, out, err)
 		}
+	}
+}
+
+// TestStepWaitsForProcessThatKeepsFiles waits for a process that has a file, one that closes it, and one that has an eventfd alone.
+func TestStepWaitsForProcessThatKeepsFiles(t *testing.T) {
+	t.Parallel()
+	if err := unix.CloseRange(3, 1<<30, unix.CLOSE_RANGE_CLOEXEC); err != nil { // what started the test may have left it a file
+		t.Fatal(err)
+	}
+	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventFile := os.NewFile(uintptr(event), "eventfd")
+	t.Cleanup(func() { _ = eventFile.Close() })
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = dir.Close() })
+	for name, c := range map[string]struct {
+		files    []*os.File
+		script   string
+		patience time.Duration
+		want     string
+	}{
+		"it has none":       {nil, "exec sleep 1000", time.Minute, ""},
+		"it has an eventfd": {[]*os.File{eventFile}, "exec sleep 1000", time.Minute, ""},
+		"it keeps a file":   {[]*os.File{eventFile, dir}, "exec sleep 1000", 50 * time.Millisecond, "keeps file 4, " + dir.Name()},
+		"it closes a file":  {[]*os.File{dir}, "sleep 0.1; exec 3<&-; exec sleep 1000", time.Minute, ""},
+		"it has ended":      {[]*os.File{dir}, "exit 0", time.Minute, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := osexec.CommandContext(t.Context(), "sh", "-c", c.script)
+			cmd.ExtraFiles = c.files
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			err := awaitClosed(cmd.Process.Pid, c.patience)
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
 	}
 }
 
