@@ -24,7 +24,7 @@ import (
 type Env struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// Getenv reads CTXFS_ADDRESS, CTXFS_TOKEN, CTXFS_CONTEXT and CTXFS_PANEL; nil means os.Getenv.
+	// Getenv reads CTXFS_ADDRESS, CTXFS_TOKEN, CTXFS_CONTEXT, CTXFS_PANEL and CTXFS_TRUST_DIR; nil means os.Getenv.
 	Getenv func(string) string
 	// Dir is where the search for a server begins; "" means the working directory.
 	Dir string
@@ -47,6 +47,8 @@ type app struct {
 	tls     bool
 	json    bool
 	timeout time.Duration
+	// trustDirs are contexts directories of other users whose servers to believe.
+	trustDirs []string
 	// acting is the panel that the client names in every call.
 	acting string
 }
@@ -85,6 +87,7 @@ func Root(env Env, more ...*cobra.Command) *cobra.Command {
 func (a *app) globalFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&a.address, "address", "", "server: unix:///path or host:port (CTXFS_ADDRESS; else found from here upwards)")
+	f.StringSliceVar(&a.trustDirs, "trust-dir", nil, "contexts directory of another user whose server to believe; repeatable (CTXFS_TRUST_DIR)")
 	f.StringVar(&a.token, "token", "", "bearer token (CTXFS_TOKEN, which other users of the machine do not see)")
 	f.StringVar(&a.panel, "panel", "", "act for this panel, which is made if it is missing (CTXFS_PANEL)")
 	f.StringVarP(&a.context, "context", "c", "", "context, by its ID or by a panel's name (CTXFS_CONTEXT)")
@@ -126,10 +129,7 @@ func (a *app) fileCommands() []*cobra.Command {
 
 // dial connects as the flags and the environment say, as a host, or for a panel.
 func (a *app) dial(ctx context.Context, panel string) (*client.Client, error) {
-	opts := []client.Option{
-		client.WithGetenv(a.env.Getenv), client.WithDir(a.env.Dir),
-		client.WithoutSession(), // a command makes few calls: to begin a session took a stat 5% longer
-	}
+	opts := append(a.finding(), client.WithoutSession()) // a command makes few calls: to begin a session took a stat 5% longer
 	if a.address != "" {
 		opts = append(opts, client.WithAddress(a.address))
 	}
@@ -147,6 +147,11 @@ func (a *app) dial(ctx context.Context, panel string) (*client.Client, error) {
 		opts = append(opts, client.WithTLS(t))
 	}
 	return client.Dial(ctx, opts...)
+}
+
+// finding says where to look for a server, and whose state to believe.
+func (a *app) finding() []client.Option {
+	return []client.Option{client.WithGetenv(a.env.Getenv), client.WithDir(a.env.Dir), client.WithTrustDir(a.trustDirs...)}
 }
 
 func (a *app) panelID() string {

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ctxfs/ctxfs/client"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -41,21 +42,38 @@ func (a *app) looksAt(c *client.Client, context string) looks {
 		return looks{context: context, unknown: err}
 	}
 	sum := sha256.Sum256([]byte(cmp.Or(c.Server().Workspace, c.Address()) + "\x00" + context))
-	return looks{context: context, file: filepath.Join(dir, "seen", hex.EncodeToString(sum[:16])+".json")}
+	return looks{context: context, file: filepath.Join(dir, hex.EncodeToString(sum[:16])+".json")}
 }
 
 // stateDir returns where the user's programs keep what they remember.
 func (a *app) stateDir() (string, error) {
 	if dir := a.env.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "ctxfs"), nil
+		return ownDir(dir, "ctxfs", "seen")
 	}
 	if home := a.env.Getenv("HOME"); home != "" {
-		return filepath.Join(home, ".local", "state", "ctxfs"), nil
+		return ownDir(home, ".local", "state", "ctxfs", "seen")
 	}
 	if dir := a.env.Getenv("LocalAppData"); dir != "" { // Windows
-		return filepath.Join(dir, "ctxfs"), nil
+		return filepath.Join(dir, "ctxfs", "seen"), nil
 	}
 	return "", errors.New("HOME is not set")
+}
+
+// ownDir returns a path below base. It fails if a directory there, or a link to one, belongs to another user, who could lead this one's
+// files elsewhere: under sudo HOME may be another user's. base may be root's, such as /tmp.
+func ownDir(base string, names ...string) (string, error) {
+	users := []int{os.Geteuid(), 0}
+	for dir := base; ; users = users[:1] {
+		if st, err := os.Lstat(dir); err == nil {
+			if owner, ok := statedir.Owner(st); ok && !slices.Contains(users, owner) {
+				return "", fmt.Errorf("%s belongs to uid %d, not to you (uid %d)", dir, owner, users[0])
+			}
+		}
+		if len(names) == 0 {
+			return dir, nil
+		}
+		dir, names = filepath.Join(dir, names[0]), names[1:]
+	}
 }
 
 // seen has the IDs of the changes that were shown, by their quoted paths.

@@ -48,7 +48,7 @@ func (a *app) statusCommand() *cobra.Command {
 				})
 			}
 			rows := [][]string{{"serving", c.Address()}}
-			if s.PID != 0 { // else it was reached by an address, and may be anywhere
+			if s.Socket != "" { // else it was reached by an address, and may be anywhere
 				rows = append(rows, []string{"workspace", show(s.Workspace)}, []string{"version", s.Version},
 					[]string{"pid", fmt.Sprintf("%d, since %s", s.PID, s.Start.Local().Format("2006-01-02 15:04:05"))})
 				if len(s.Addresses) > 1 {
@@ -85,8 +85,11 @@ func (a *app) stopCommand() *cobra.Command {
 server here has them, with all their output. The driver overlay-userns cannot keep them.`,
 		RunE: a.withHost(func(ctx context.Context, c *client.Client, _ []string) error {
 			s := c.Server()
-			if s.PID == 0 {
+			if s.Socket == "" {
 				return fmt.Errorf("the server at %s was named by its address; stop works in its workspace, on its machine", c.Address())
+			}
+			if s.PID == 0 {
+				return errors.New("the server here runs in a container, whose processes are not visible from here; stop it there")
 			}
 			// It answered at the socket that server.json names, so the PID is its own, and not one that was used again.
 			p, err := os.FindProcess(s.PID)
@@ -164,7 +167,7 @@ func (a *app) auditCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Print the changes and their authors, from the server's audit log (serve --audit-log PATH)", Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := client.Find(a.env.Dir)
+			s, err := client.Find(a.finding()...)
 			if err != nil {
 				return err
 			}

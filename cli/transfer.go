@@ -276,7 +276,7 @@ func (a *app) get(f *client.FS, from, to string, force bool) error {
 	if hasDotGit(path.Clean(from)) || hasDotGit(real) {
 		return usagef("%s is the data of a git repository, which git would obey elsewhere; 'ctxfs export --git' writes it into an archive", show(from))
 	}
-	check := (&guard{inRepository: map[string]error{}}).check
+	check := (&guard{finding: a.finding(), inRepository: map[string]error{}}).check
 	if force {
 		check = func(string) error { return nil }
 	}
@@ -299,6 +299,8 @@ func hasDotGit(name string) bool { return slices.ContainsFunc(strings.Split(name
 
 // guard keeps downloads out of the workspace that a server around them serves: 'ctxfs apply' brings changes there.
 type guard struct {
+	// finding says whose servers to believe.
+	finding []client.Option
 	// inRepository says of directories that exist why nothing may be written there, nil if something may.
 	inRepository map[string]error
 }
@@ -325,7 +327,7 @@ func (g *guard) check(at string) error {
 	}
 	refused, ok := g.inRepository[dir]
 	if !ok {
-		refused = inRepository(dir)
+		refused = g.refusal(dir)
 		g.inRepository[dir] = refused
 	}
 	if refused != nil {
@@ -334,16 +336,16 @@ func (g *guard) check(at string) error {
 	if st, err := os.Lstat(at); err != nil || st.IsDir() {
 		return nil //nolint:nilerr // it is missing, or what is wrong will show when it is written
 	}
-	found, err := client.Find(dir)
+	found, err := client.Find(append(slices.Clone(g.finding), client.WithDir(dir))...)
 	if err != nil {
 		return nil //nolint:nilerr // no workspace around it is served
 	}
 	return fmt.Errorf("%s is a file of the served workspace %s and was not replaced; use --force to replace it, or name another LOCAL", show(at), show(found.Workspace))
 }
 
-// inRepository fails for a directory of a repository of a served workspace.
-func inRepository(dir string) error {
-	found, err := client.Find(dir)
+// refusal returns an error for a directory of a repository of a served workspace.
+func (g *guard) refusal(dir string) error {
+	found, err := client.Find(append(slices.Clone(g.finding), client.WithDir(dir))...)
 	if err != nil {
 		return nil //nolint:nilerr // no workspace around it is served
 	}

@@ -42,12 +42,13 @@
 //
 // With WithoutSession, or if the server does not support sessions, every operation is a separate RPC.
 //
-// The package depends on the protos, fserr, internal/codec, internal/method and internal/webconn alone; it must never import a server's package.
+// The package depends on the protos, fserr, internal/codec, internal/method, internal/peercred, internal/statedir and internal/webconn alone; it must never import a server's package.
 package client
 
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"time"
 
@@ -61,6 +62,7 @@ import (
 	grpckeepalive "google.golang.org/grpc/keepalive"
 
 	"github.com/ctxfs/ctxfs/internal/codec"
+	"github.com/ctxfs/ctxfs/internal/peercred"
 )
 
 const (
@@ -133,6 +135,9 @@ func (c config) dialOptions(t target, buffers *codec.Pool) []grpc.DialOption {
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second}, MinConnectTimeout: 5 * time.Second}),
 		grpc.WithIdleTimeout(0),
 	}
+	if _, ok := t.socket(); ok {
+		opts = append(opts, grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return t.dial(ctx, "tcp", addr) }))
+	}
 	if t.local() {
 		opts = append(opts, grpc.WithNoProxy())
 	}
@@ -168,8 +173,15 @@ func connectError(ctx context.Context, cc *grpc.ClientConn) error {
 	return err
 }
 
-// Server is what server.json says of the server, if it was found there, and empty if it was named by an address.
-func (c *Client) Server() Server { return c.target.server }
+// Server is what server.json says of the server, if it was found there, and empty if it was named by an address. Where the system reports it,
+// the PID is that of the process that listens at the socket, and 0 if that is in another PID namespace, such as a container's.
+func (c *Client) Server() Server {
+	s := c.target.server
+	if peer := c.target.peer; peercred.HasPID && peer != nil && peer.Load() >= 0 {
+		s.PID = int(peer.Load())
+	}
+	return s
+}
 
 // Address is where the server was reached, e.g. "unix:///…/ctxfs.sock" or "127.0.0.1:7420".
 func (c *Client) Address() string { return c.target.address }
@@ -178,9 +190,9 @@ func (c *Client) Address() string { return c.target.address }
 // stubs, reflection and the like. Its errors are gRPC's.
 func (c *Client) Conn() grpc.ClientConnInterface { return c.conn }
 
-// Health returns nil when the server serves.
+// Health returns nil when the server serves. It presents no token: the call is open to all.
 func (c *Client) Health(ctx context.Context) error {
-	r, err := grpc_health_v1.NewHealthClient(c.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+	r, err := grpc_health_v1.NewHealthClient(c.cc).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 	if err != nil {
 		return convert("health", err)
 	}

@@ -1,6 +1,8 @@
 package client
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"github.com/ctxfs/ctxfs/internal/peercred"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // NoServerError says that no server was named and none was found.
@@ -62,6 +68,8 @@ type target struct {
 	source  string
 	pid     int
 	server  Server
+	// peer is the PID of the process that listens at the socket of a server.json, -1 until it was asked for.
+	peer *atomic.Int64
 }
 
 // Server is what a running server says of itself in server.json, beside its socket.
@@ -83,13 +91,20 @@ type Server struct {
 	AuditLog  string    `json:"audit_log"`
 	Start     time.Time `json:"start"`
 
-	// state is the directory of server.json.
+	// state is the directory of server.json, and owner its user ID, -1 where directories have none.
 	state string
+	owner int
+	// token is the host token, "" if there is none.
+	token string
 }
 
-// Find returns the server whose workspace dir is in; "" means the working directory. It makes no call: a server that was killed is
-// found too, until the next one starts. The error is a *NoServerError.
-func Find(dir string) (Server, error) {
+// Find returns the server whose workspace the working directory, or that of WithDir, is in. It makes no call: a server that was killed is
+// found too, until the next one starts. It believes only state that belongs to the caller's own user, also if that is root, and that
+// nobody else may use; WithTrustDir and CTXFS_TRUST_DIR permit others. The error is a *NoServerError.
+func Find(opts ...Option) (Server, error) { return newConfig(opts).find() }
+
+func (c config) find() (Server, error) {
+	dir := c.dir
 	if dir == "" {
 		wd, err := os.Getwd()
 		if err != nil {
@@ -102,7 +117,7 @@ func Find(dir string) (Server, error) {
 		return Server{}, &NoServerError{Dir: dir, Err: err}
 	}
 	for dir := outsideContexts(start); ; dir = filepath.Dir(dir) {
-		s, err := serverAt(filepath.Join(dir, ".contexts", ".ctxfs"))
+		s, err := serverAt(filepath.Join(dir, ".contexts"), c.trusted())
 		if err == nil {
 			return s, nil
 		}
@@ -124,7 +139,7 @@ func (c config) locate() (target, error) {
 		t.address, t.source = c.getenv("CTXFS_ADDRESS"), "CTXFS_ADDRESS"
 	}
 	if t.address == "" {
-		s, err := Find(c.dir)
+		s, err := c.find()
 		if err != nil {
 			return t, err
 		}
@@ -183,26 +198,47 @@ func isDir(path string) bool {
 	return err == nil && st.IsDir()
 }
 
-// serverAt reads the server.json in a state directory. It believes only a directory that is the caller's own and closed to others.
-func serverAt(state string) (Server, error) {
-	st, err := os.Lstat(state)
+// trusted returns the contexts directories that may belong to another user.
+func (c config) trusted() []string {
+	return append(strings.Split(c.getenv("CTXFS_TRUST_DIR"), ","), c.trustDirs...)
+}
+
+// The bounds of the files in a state directory, in bytes.
+const (
+	maxServerJSON = 64 << 10
+	maxToken      = 4 << 10
+)
+
+// serverAt reads the server.json and the token in a contexts directory.
+func serverAt(contexts string, trusted []string) (_ Server, err error) {
+	dir, err := statedir.Open(contexts, trusted)
 	if err != nil {
 		return Server{}, err
 	}
-	if !st.IsDir() || !private(st) {
-		return Server{}, fmt.Errorf("%s is not a private directory of yours, so it is not believed", state)
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	s := Server{state: dir.Path, owner: -1}
+	if owner, ok := statedir.Owner(dir.Info); ok {
+		s.owner = owner
 	}
-	s := Server{state: state}
-	data, err := os.ReadFile(s.file())
+	data, err := dir.ReadFile("server.json", maxServerJSON, false)
 	if err != nil {
 		return Server{}, err
 	}
 	if err := json.Unmarshal(data, &s); err != nil {
 		return Server{}, fmt.Errorf("%s cannot be read: %w", s.file(), err)
 	}
-	if s.Socket == "" && len(s.Addresses) == 0 {
-		return Server{}, fmt.Errorf("%s names neither a socket nor an address", s.file())
+	if s.Socket == "" {
+		return Server{}, fmt.Errorf("%s names no socket", s.file())
 	}
+	if s.TokenFile == "" {
+		return s, nil
+	}
+	// Only from this directory: a file elsewhere would be sent to the server that server.json names.
+	secret, err := dir.ReadFile(filepath.Base(s.TokenFile), maxToken, true)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Server{}, err
+	}
+	s.token = strings.TrimSpace(string(secret))
 	return s, nil
 }
 
@@ -210,20 +246,42 @@ func (s Server) file() string { return filepath.Join(s.state, "server.json") }
 
 // target returns where to connect, with the host's token unless the caller has one.
 func (s Server) target(token string) target {
-	t := target{source: s.file(), pid: s.PID, token: token, server: s}
-	if s.Socket != "" {
-		t.address = "unix://" + s.socketFrom()
-	} else {
-		t.address = s.Addresses[0]
+	peer := new(atomic.Int64)
+	peer.Store(-1)
+	return target{address: "unix://" + s.socketFrom(), source: s.file(), pid: s.PID, token: cmp.Or(token, s.token), server: s, peer: peer}
+}
+
+// dial connects to the target. At the socket of a server.json it accepts no server of another user: the
+// server may have ended, and others may be able to make the directory of its socket anew.
+func (t target) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	path, isSocket := t.socket()
+	if isSocket {
+		network, addr = "unix", path
 	}
-	if t.token == "" && s.TokenFile != "" {
-		// Only from this directory: a file elsewhere would be sent to the server that server.json names.
-		secret, err := os.ReadFile(filepath.Join(s.state, filepath.Base(s.TokenFile)))
-		if err == nil {
-			t.token = strings.TrimSpace(string(secret))
-		}
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+	if err != nil || t.server.state == "" {
+		return conn, err
 	}
-	return t
+	if socket, ok := conn.(*net.UnixConn); ok {
+		err = t.admit(socket)
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// admit fails unless the process that listens belongs to the state's owner, to the caller or to root.
+func (t target) admit(conn *net.UnixConn) error {
+	peer, err := peercred.Of(conn)
+	if err != nil || !peer.Known {
+		return err
+	}
+	t.peer.Store(int64(peer.PID))
+	if uid := int(peer.UID); uid == 0 || uid == os.Geteuid() || uid == t.server.owner {
+		return nil
+	}
+	return fmt.Errorf("a process of uid %d listens there, which is no server of yours (uid %d)", peer.UID, os.Geteuid())
 }
 
 // socketFrom returns the socket beside server.json if it is there: a server in a container records the path that it sees itself.

@@ -1,13 +1,21 @@
 package client_test
 
 import (
+	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+
 	"github.com/ctxfs/ctxfs/client"
+	"github.com/ctxfs/ctxfs/internal/peercred"
 	"github.com/ctxfs/ctxfs/internal/servertest"
 )
 
@@ -42,14 +50,16 @@ func TestFindsTheServerOfAContainer(t *testing.T) {
 	t.Parallel()
 	ws := servertest.Workspace(t)
 	address := servertest.Start(t, ws, nil)
-	state := filepath.Join(ws, ".contexts", ".ctxfs")
-	record := filepath.Join(state, "server.json")
+	record := filepath.Join(ws, ".contexts", ".ctxfs", "server.json")
 	seen := `{"pid":1,"socket":"/workspace/.contexts/.ctxfs/ctxfs.sock"}`
 	must(t, os.WriteFile(record, []byte(seen), 0o600))
 	c, err := client.Dial(t.Context(), client.WithDir(ws), client.WithGetenv(noEnv))
 	must(t, err)
 	if c.Address() != address {
 		t.Errorf("%s, want the socket beside server.json, %s", c.Address(), address)
+	}
+	if got := c.Server().PID; peercred.HasPID && got != os.Getpid() {
+		t.Errorf("pid %d, want that of the process that listens, %d", got, os.Getpid())
 	}
 	must(t, c.Close())
 	// A socket of another name, as a long path gets, is the recorded one whatever is beside server.json.
@@ -101,4 +111,26 @@ func TestEnvironmentGoesBeforeTheSearch(t *testing.T) {
 	must(t, err)
 	must(t, c.Health(t.Context()))
 	must(t, c.Close())
+}
+
+// TestHealthCheckHasNoToken checks a server that was only named, and that need not be one of ctxfs.
+func TestHealthCheckHasNoToken(t *testing.T) {
+	t.Parallel()
+	var got []string
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	s := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		got = append(got, metadata.ValueFromIncomingContext(ctx, "authorization")...)
+		return handler(ctx, req)
+	}))
+	grpc_health_v1.RegisterHealthServer(s, health.NewServer())
+	go func() { _ = s.Serve(l) }()
+	defer s.Stop()
+	c, err := client.Dial(t.Context(), client.WithAddress(l.Addr().String()), client.WithToken("secret"), client.WithGetenv(noEnv))
+	must(t, err)
+	must(t, c.Health(t.Context()))
+	must(t, c.Close())
+	if len(got) > 0 {
+		t.Errorf("the check has the token: %q", got)
+	}
 }

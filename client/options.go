@@ -13,8 +13,10 @@ type config struct {
 	token   string
 	panel   string
 	dir     string
-	tls     *tls.Config
-	getenv  func(string) string
+	// trustDirs are contexts directories that may belong to another user.
+	trustDirs []string
+	tls       *tls.Config
+	getenv    func(string) string
 	// unary says that no sessions are wanted.
 	unary bool
 }
@@ -48,5 +50,11 @@ func WithTLS(t *tls.Config) Option { return func(c *config) { c.tls = t } }
 // WithDir looks for the server from dir upwards instead of from the working directory.
 func WithDir(dir string) Option { return func(c *config) { c.dir = dir } }
 
-// WithGetenv reads CTXFS_ADDRESS and CTXFS_TOKEN by getenv instead of os.Getenv.
+// WithTrustDir believes what is in a contexts directory, WORKSPACE/.contexts, although another user owns it. That user decides which server
+// the caller talks to. CTXFS_TRUST_DIR is a list of such directories, with commas.
+func WithTrustDir(contexts ...string) Option {
+	return func(c *config) { c.trustDirs = append(c.trustDirs, contexts...) }
+}
+
+// WithGetenv reads CTXFS_ADDRESS, CTXFS_TOKEN and CTXFS_TRUST_DIR by getenv instead of os.Getenv.
 func WithGetenv(getenv func(string) string) Option { return func(c *config) { c.getenv = getenv } }

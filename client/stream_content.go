@@ -36,10 +36,7 @@ var errNoContent = errors.New("no content by HTTP")
 func (d *webDialer) newTransport(wrap func(net.Conn) net.Conn) *http.Transport {
 	t := &http.Transport{TLSClientConfig: d.tls, IdleConnTimeout: keepalive, DisableCompression: true}
 	t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if path, ok := d.target.socket(); ok {
-			network, addr = "unix", path
-		}
-		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		conn, err := d.target.dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/ctxfs/ctxfs/gateway"
 	"github.com/ctxfs/ctxfs/git"
 	"github.com/ctxfs/ctxfs/internal/bytesize"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 	"github.com/ctxfs/ctxfs/metadata/labels"
 	"github.com/ctxfs/ctxfs/metadata/postgres"
 	"github.com/ctxfs/ctxfs/panels"
@@ -35,6 +36,8 @@ type Config struct {
 	Workspace string `koanf:"workspace"`
 	// ContextsDir is where contexts are kept; "" means <workspace>/.contexts.
 	ContextsDir string `koanf:"contexts_dir"`
+	// TrustDirs are contexts directories that may belong to another user, who could then put links there that the server would follow.
+	TrustDirs []string `koanf:"trust_dir"`
 	// Metadata is where the records of contexts and panels are: "" means SQLite in the state directory, else it is the URL of a PostgreSQL
 	// database, postgres://user@host/database. Show it with Redact alone, since it may hold a password.
 	Metadata string `koanf:"metadata"`
@@ -227,6 +230,7 @@ func Flags(fs *pflag.FlagSet) {
 	fs.String("ready-file", d.ReadyFile, "file that is written with the address once calls are accepted")
 	fs.Bool("exit-on-stdin-close", d.ExitOnStdinClose, "stop when standard input ends")
 	fs.StringSlice("zone-dir", nil, "directory outside of the workspace that panels may have zones in (direct zones); repeatable")
+	fs.StringSlice("trust-dir", nil, "contexts directory that may belong to another user, who then decides what the server writes, and where; repeatable")
 	fs.Bool("trust-zone-files", d.TrustZoneFiles, "let a context-zones.yml of the workspace give a panel direct zones; whoever can change that file then decides which directories the panel writes, unreviewed")
 	fs.Bool("allow-chown", d.AllowChown, "let panels give files to other users and groups")
 	fs.String("exec-user", d.ExecUser, "user that runs commands in contexts, and owns their files, if the server runs as root: NAME or UID:GID (default: the workspace's owner)")
@@ -392,6 +396,19 @@ func loadFile(k *koanf.Koanf, origins Origins, path string) error {
 		origins[key] = "file " + path
 	}
 	return k.Merge(read)
+}
+
+// Layout returns the layout of the workspace. It fails with a *statedir.ForeignError if its contexts belong to another user.
+func (c Config) Layout() (contexts.Layout, error) {
+	l, err := contexts.NewLayout(c.Workspace, c.ContextsDir)
+	if err != nil {
+		return l, err
+	}
+	foreign, _ := errors.AsType[*statedir.ForeignError](statedir.Check(l.Dir, c.TrustDirs))
+	if foreign != nil {
+		return l, foreign
+	}
+	return l, nil // Make says what else is wrong
 }
 
 // loadEnv reads known names only: CTXFS_ADDRESS, CTXFS_TOKEN and others are for clients.

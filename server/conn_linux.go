@@ -2,35 +2,13 @@ package server
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"syscall"
 
 	"github.com/moby/sys/userns"
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/mem"
 )
-
-// peerOf returns the process that connected, from the kernel (SO_PEERCRED, unix(7)). Its uid is as mapped into this process's user
-// namespace.
-func peerOf(c *net.UnixConn) (peerCred, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return peerCred{}, fmt.Errorf("peer credentials: %w", err)
-	}
-	var cred *unix.Ucred
-	var sockErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, sockErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return peerCred{}, fmt.Errorf("peer credentials: %w", err)
-	}
-	if sockErr != nil {
-		return peerCred{}, fmt.Errorf("peer credentials: %w", sockErr)
-	}
-	return peerCred{known: true, uid: cred.Uid, pid: int(cred.Pid)}, nil
-}
 
 func inUserNamespace() bool { return userns.RunningInUserNS() }
 

@@ -21,27 +21,20 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/ctxfs/ctxfs/gateway"
+	"github.com/ctxfs/ctxfs/internal/peercred"
 )
 
 // overflowUID is the uid that the kernel shows for users that a user namespace does not map (/proc/sys/kernel/overflowuid). It may be
 // any of them, so it has no rights.
 const overflowUID = 65534
 
-// peerCred identifies the process at the other end of a unix socket.
-type peerCred struct {
-	known bool
-	uid   uint32
-	// pid is 0 where the system does not report it.
-	pid int
-}
-
-// isHost reports whether the peer is the server's own user, or root. self is the server's user; inUserNS says that the server runs in a
+// isHost reports whether a peer is the server's own user, or root. self is the server's user; inUserNS says that the server runs in a
 // user namespace.
-func (p peerCred) isHost(self uint32, inUserNS bool) bool {
-	if !p.known || (inUserNS && p.uid == overflowUID) {
+func isHost(p peercred.Cred, self uint32, inUserNS bool) bool {
+	if !p.Known || (inUserNS && p.UID == overflowUID) {
 		return false
 	}
-	return p.uid == self || p.uid == 0
+	return p.UID == self || p.UID == 0
 }
 
 // connInfo is what is known of a connection, as gRPC's AuthInfo.
@@ -157,12 +150,12 @@ func (c *connCreds) identify(conn net.Conn) (net.Conn, *connInfo, error) {
 	info := &connInfo{id: c.next.Add(1), alpn: protoGRPC, shares: &connShares{}}
 	info.SecurityLevel = credentials.NoSecurity
 	if u, ok := conn.(*net.UnixConn); ok {
-		cred, err := peerOf(u)
+		cred, err := peercred.Of(u)
 		if err != nil {
 			return nil, nil, err
 		}
-		info.unix, info.pid = true, cred.pid
-		info.host = c.peerHost && cred.isHost(c.self, c.inUserNS)
+		info.unix, info.pid = true, cred.PID
+		info.host = c.peerHost && isHost(cred, c.self, c.inUserNS)
 		info.SecurityLevel = credentials.PrivacyAndIntegrity
 	} else if c.tls != nil {
 		encrypted := tls.Server(conn, c.tls)

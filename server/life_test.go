@@ -130,6 +130,12 @@ func TestLongSocketPath(t *testing.T) {
 	if _, err := socketPath(filepath.Join(cfg.ContextsDir, "ctxfs.sock")); err == nil || !strings.Contains(err.Error(), "0700") {
 		t.Errorf("a directory that others can enter was taken: %v", err)
 	}
+	if err := errors.Join(os.Chmod(filepath.Dir(socket), 0o700), os.Chmod(tmp, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := socketPath(filepath.Join(cfg.ContextsDir, "ctxfs.sock")); err == nil || !strings.Contains(err.Error(), "is open to other users") {
+		t.Errorf("a directory that others can exchange was taken: %v", err)
+	}
 }
 
 func watchRoot(t *testing.T, r *running, md ...string) (next func() error) {

@@ -152,8 +152,11 @@ func socketPath(inState string) (string, error) {
 		inState, len(inState), maxSocketPath, errors.Join(errs...))
 }
 
-// privateDir makes dir, or checks that only this user may use it.
+// privateDir makes dir, or checks that only this user may use it, and that no other user could exchange it.
 func privateDir(dir string) error {
+	if err := verifySteady(filepath.Dir(dir)); err != nil {
+		return err
+	}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // tooOpen reports whether group or others have a permission that is not in allowed.
@@ -29,6 +30,19 @@ func verifyPrivate(dir string) error {
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	if !st.IsDir() || st.Mode().Perm() != 0o700 || !ok || int(sys.Uid) != os.Geteuid() {
 		return fmt.Errorf("%s is not a directory of uid %d with mode 0700", dir, os.Geteuid())
+	}
+	return nil
+}
+
+// verifySteady checks that only this user and root may exchange what this user has in dir: it is theirs and closed to others' writes, or sticky.
+func verifySteady(dir string) error {
+	st, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	owner, _ := statedir.Owner(st)
+	if owner != 0 && owner != os.Geteuid() || st.Mode().Perm()&0o022 != 0 && st.Mode()&fs.ModeSticky == 0 {
+		return fmt.Errorf("%s is open to other users (owner %d, mode %04o)", dir, owner, st.Mode().Perm())
 	}
 	return nil
 }

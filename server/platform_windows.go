@@ -21,6 +21,9 @@ func verifyPrivate(dir string) error {
 	return err
 }
 
+// verifySteady trusts the user's profile.
+func verifySteady(string) error { return nil }
+
 func fileOwner(string) *rootfs.Owner { return nil }
 
 func disk(dir string) (free int64, writable bool, err error) {

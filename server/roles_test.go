@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/ctxfs/ctxfs/internal/method"
+	"github.com/ctxfs/ctxfs/internal/peercred"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -165,19 +166,19 @@ func TestPeerIsHost(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name     string
-		peer     peerCred
+		peer     peercred.Cred
 		self     uint32
 		inUserNS bool
 		want     bool
 	}{
-		{"same user", peerCred{known: true, uid: 1000}, 1000, false, true},
-		{"root", peerCred{known: true}, 1000, false, true},
-		{"another", peerCred{known: true, uid: 1001}, 1000, false, false},
-		{"not known", peerCred{uid: 1000}, 1000, false, false},
-		{"overflow uid in a user namespace", peerCred{known: true, uid: overflowUID}, overflowUID, true, false},
-		{"nobody's own server outside of one", peerCred{known: true, uid: overflowUID}, overflowUID, false, true},
+		{"same user", peercred.Cred{Known: true, UID: 1000}, 1000, false, true},
+		{"root", peercred.Cred{Known: true}, 1000, false, true},
+		{"another", peercred.Cred{Known: true, UID: 1001}, 1000, false, false},
+		{"not known", peercred.Cred{UID: 1000}, 1000, false, false},
+		{"overflow uid in a user namespace", peercred.Cred{Known: true, UID: overflowUID}, overflowUID, true, false},
+		{"nobody's own server outside of one", peercred.Cred{Known: true, UID: overflowUID}, overflowUID, false, true},
 	} {
-		if got := c.peer.isHost(c.self, c.inUserNS); got != c.want {
+		if got := isHost(c.peer, c.self, c.inUserNS); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}

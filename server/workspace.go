@@ -23,6 +23,7 @@ import (
 	"github.com/ctxfs/ctxfs/fsservice"
 	"github.com/ctxfs/ctxfs/fsservice/handles"
 	"github.com/ctxfs/ctxfs/git"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 	"github.com/ctxfs/ctxfs/metadata/sqlite"
 	"github.com/ctxfs/ctxfs/panels"
 	"github.com/ctxfs/ctxfs/repos"
@@ -202,7 +203,10 @@ type parts struct {
 
 // takeWorkspace makes the contexts directory and locks it. It refuses the state of a newer version before it changes anything.
 func (s *Server) takeWorkspace(ctx context.Context) error {
-	l, err := contexts.NewLayout(s.cfg.Workspace, s.cfg.ContextsDir)
+	l, err := s.cfg.Layout()
+	if _, foreign := errors.AsType[*statedir.ForeignError](err); foreign {
+		return &stateError{fmt.Errorf("%w; serve as that user, or use --contexts-dir with a directory of your own", err), ExitNoWrite}
+	}
 	if err != nil {
 		return err
 	}

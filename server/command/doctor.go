@@ -71,7 +71,7 @@ func (e Env) doctorCommand() *cobra.Command {
 
 func examine(ctx context.Context, cfg server.Config, userns func(context.Context, string) string) []finding {
 	x := &examination{ctx: ctx, cfg: cfg, userns: userns}
-	l, err := contexts.NewLayout(cfg.Workspace, cfg.ContextsDir)
+	l, err := cfg.Layout()
 	if err != nil {
 		x.say(markFail, "workspace", "%v", err)
 		return x.findings

@@ -17,7 +17,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ctxfs/ctxfs/console"
-	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/server"
 )
 
@@ -112,7 +111,7 @@ func (e Env) detach(ctx context.Context, cfg server.Config, asJSON bool) error {
 
 // openLog opens the log of a detached server at its end.
 func openLog(cfg server.Config, version string) (log *os.File, end int64, err error) {
-	l, err := contexts.NewLayout(cfg.Workspace, cfg.ContextsDir)
+	l, err := cfg.Layout()
 	if err == nil {
 		err = l.Make(version)
 	}
