@@ -62,7 +62,7 @@ func (o *source) do(ctx context.Context, w contexts.Use, f func(*contexts.Access
 // openSource opens a path, or holds a handle.
 //
 // If a link is on the way of the path, shows decides by the path that it leads to whether it may be opened; nil allows all.
-func (s *streams) openSource(ctx context.Context, req readStreamRequest, shows func(real string) bool) (*source, error) {
+func (s *streams) openSource(ctx context.Context, req readStreamRequest, shows Shows) (*source, error) {
 	if req.Fd != nil {
 		h, release, err := s.hold(ctx, reads, req)
 		if err != nil {
@@ -84,7 +84,7 @@ func (s *streams) openSource(ctx context.Context, req readStreamRequest, shows f
 }
 
 // openShown opens a file for reading. shows is that of openSource. A panel that moves a link meanwhile gains nothing: it may as well copy the file.
-func openShown(root rootfs.Root, path string, shows func(real string) bool) (rootfs.File, rootfs.Stat, error) {
+func openShown(root rootfs.Root, path string, shows Shows) (rootfs.File, rootfs.Stat, error) {
 	if shows != nil {
 		f, st, err := root.OpenNoFollow(path, rootfs.O_RDONLY)
 		if fserr.CodeOf(err) != fserr.ELOOP {
@@ -94,7 +94,7 @@ func openShown(root rootfs.Root, path string, shows func(real string) bool) (roo
 		if err != nil {
 			return nil, rootfs.Stat{}, err
 		}
-		if !shows(real) {
+		if !shows(real, root.Realpath) {
 			return nil, rootfs.Stat{}, fserr.ENOENT
 		}
 	}
@@ -254,9 +254,12 @@ type Content struct {
 	st rootfs.Stat
 }
 
+// Shows decides by the path that links lead to whether a file may be opened. realpath resolves other paths of the context.
+type Shows func(real string, realpath func(path string) (string, error)) bool
+
 // OpenContent opens the range of a path, or of a handle from a given start, that ReadStream would send. Errors are ReadStream's. If a link is on
 // the way of the path, and shows returns false for the path that it leads to, OpenContent fails with ENOENT; a nil shows allows all.
-func (s *streams) OpenContent(ctx context.Context, req *ctxfsv1.ReadStreamRequest, shows func(real string) bool) (*Content, error) {
+func (s *streams) OpenContent(ctx context.Context, req *ctxfsv1.ReadStreamRequest, shows Shows) (*Content, error) {
 	path := req.GetPath() + string(req.GetRawPath())
 	if req.Fd != nil && req.Start == nil {
 		return nil, fail(fserr.Invalid("content of a handle is read from a start"), "read", path, "")

@@ -251,21 +251,35 @@ func (v *visit) show(ctx context.Context, t *transfer) error {
 	return v.send(ctx, t, content, name, at)
 }
 
-// open opens a file, unless a link leads from its name into a .git.
+// open opens a file, unless a link leads from its name to one that the site does not show.
 func (v *visit) open(ctx context.Context, name string) (*fsservice.Content, error) {
-	return v.g.cfg.Files.OpenContent(ctx, v.read(name), outsideGit)
+	return v.g.cfg.Files.OpenContent(ctx, v.read(name), v.shows)
 }
 
-// outsideGit reports whether a path is not that of a .git or of something in it.
-func outsideGit(real string) bool {
-	return !slices.ContainsFunc(strings.Split(real, "/"), git.IsDotGit)
+// shows reports whether a site shows what is at a path without links. It shows nothing of a .git. It may be the site of a hidden directory: the
+// names of its root were chosen when it was opened, so those below count.
+func (v *visit) shows(real string, realpath func(path string) (string, error)) bool {
+	names := strings.Split(real, "/")
+	if slices.ContainsFunc(names, git.IsDotGit) {
+		return false
+	}
+	if !slices.ContainsFunc(names, v.hidden) {
+		return true
+	}
+	root, err := realpath(cmp.Or(v.site.Options.Root, "/"))
+	below, inside := strings.CutPrefix(real+"/", strings.TrimSuffix(root, "/")+"/")
+	return err == nil && inside && !slices.ContainsFunc(strings.Split(below, "/"), v.hidden)
 }
 
-// leadsIntoGit reports whether a directory is, through links, a .git or in one.
-func (v *visit) leadsIntoGit(ctx context.Context, dir string) bool {
-	read := v.read(dir)
-	real, err := v.g.cfg.Files.Realpath(ctx, &ctxfsv1.RealpathRequest{Path: read.GetPath(), RawPath: read.GetRawPath()})
-	return err == nil && !outsideGit(cmp.Or(string(real.GetRawPath()), real.GetPath())) // other errors show when the directory is read
+// showsDirectory is shows for a directory that links may be on the way to.
+func (v *visit) showsDirectory(ctx context.Context, dir string) bool {
+	realpath := func(path string) (string, error) {
+		read := v.read(path)
+		real, err := v.g.cfg.Files.Realpath(ctx, &ctxfsv1.RealpathRequest{Path: read.GetPath(), RawPath: read.GetRawPath()})
+		return cmp.Or(string(real.GetRawPath()), real.GetPath()), err
+	}
+	real, err := realpath(dir)
+	return err != nil || v.shows(real, realpath) // errors show when the directory is read
 }
 
 // navigates reports whether a request is for a document that the user will see.

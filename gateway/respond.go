@@ -485,7 +485,7 @@ func (v *visit) page(status int, kind, text string) {
 
 // list sends the names in the directory of the path, as HTML or as JSON.
 func (v *visit) list(ctx context.Context, t *transfer) error {
-	if v.leadsIntoGit(ctx, v.path()) {
+	if !v.showsDirectory(ctx, v.path()) {
 		return fserr.ENOENT
 	}
 	req := &ctxfsv1.ReaddirRequest{WithFileTypes: true, WithStats: v.takesJSON()} // HTML shows names only

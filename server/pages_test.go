@@ -95,12 +95,16 @@ func plantPages(t *testing.T, folder string) {
 		"index.html": documentText, "a.txt": "0123456789", "app.js": "export default 1\n", "style.css": "a{}", "d/index.html": "<p>d", "empty": "",
 		"list/b.txt": "b", "list/<x>&.txt": "x", "list/.hidden": "h", "list/sub/f": "f", ".env": "SECRET=1", ".git/config": "SECRET=1", "git~1": "SECRET=1", "list/.GIT": "SECRET=1", ".well-known/x.json": "{}", "a b?.txt": "odd", "pic.SVG": "<svg/>",
 		"back\\slash": "bs", "percent%41": "p", "\xff.txt": "raw", "noext": "\x00\x01", "app/index.html": "<h1>app", "locked": "no",
+		".secret/f": "SECRET=2", ".secret/index.html": "SECRET=3", ".secret/.deep/f": "SECRET=4", ".empty/f": "SECRET=5", "d/f": "f",
 	} {
 		write(t, filepath.Join(folder, name), content)
 	}
 	for name, target := range map[string]string{
 		"out": "../../../../../../../../etc/passwd", "inside": "a.txt", "dirlink": "d", "loop": "loop", "outdir": "/../..", "dangling": "nowhere",
 		"config": ".git/config", "gitdir": ".git", "twice": "gitdir", "linked/index.html": "../.git/config",
+		"env": ".env", "envabs": "/.env", "envtwice": "env", "app/env": "../.env", "app/inside": "../a.txt", "hiddenindex/index.html": "../.env",
+		"secret": ".secret", "secrettwice": "secret", "deep": "d/../.secret/.deep", "emptied": ".empty", "well": ".well-known", "round": ".secret/../a.txt", ".hop": "a.txt", "hop": ".hop",
+		".secret/own": "f", ".secret/deep": ".deep", ".secret/env": "../.env", ".secret/visible": "../a.txt", "app/spa": "../.secret",
 	} {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o755), os.Symlink(target, filepath.Join(folder, name))); err != nil {
 			t.Fatal(err)
@@ -139,6 +143,9 @@ func TestSitesAnswerAsHTTPSays(t *testing.T) {
 	site := r.openSite(t, "ctx_p", nil).GetUrl()
 	inPath := r.openSite(t, "ctx_p", &ctxfsv1.SiteOptions{Form: ctxfsv1.SiteForm_SITE_FORM_PATH}).GetUrl()
 	full := r.openSite(t, "ctx_p", &ctxfsv1.SiteOptions{Listing: true, Spa: true, Hidden: true, Parents: []string{"http://localhost:5173"}}).GetUrl()
+	listed := r.openSite(t, "ctx_p", &ctxfsv1.SiteOptions{Listing: true}).GetUrl()
+	hiddenRoot := r.openSite(t, "ctx_p", &ctxfsv1.SiteOptions{Root: ".secret"}).GetUrl()
+	linkedRoot := r.openSite(t, "ctx_p", &ctxfsv1.SiteOptions{Root: "secret", Listing: true}).GetUrl()
 	isolated := r.openSite(t, "ctx_p", &ctxfsv1.SiteOptions{Isolate: true}).GetUrl()
 	framed := r.openSite(t, "ctx_p", &ctxfsv1.SiteOptions{Isolate: true, Parents: []string{"http://localhost:5173"}}).GetUrl()
 	isolatedInPath := r.openSite(t, "ctx_p", &ctxfsv1.SiteOptions{Isolate: true, Form: ctxfsv1.SiteForm_SITE_FORM_PATH}).GetUrl()
@@ -236,6 +243,36 @@ func TestSitesAnswerAsHTTPSays(t *testing.T) {
 		{"below a link to a .git", full, "/gitdir/config", nil, 404, "*", nil},
 		{"below a link to a link to a .git", full, "/twice/config", nil, 404, "*", nil},
 		{"an index that is a link to what git obeys", site, "/linked/", nil, 404, "*", nil},
+		{"a link to a hidden file", site, "/env", nil, 404, "not found\n", nil},
+		{"a link to a hidden file, of a site that shows them", full, "/env", nil, 200, "SECRET=1", nil},
+		{"a link to a hidden file, in the path form", inPath, "/env", nil, 404, "not found\n", nil},
+		{"a link to a hidden file, by HEAD", site, "/env", []string{"method", "HEAD"}, 404, "", []string{"ETag", "-"}},
+		{"a link to a hidden file, a range", site, "/env", []string{"Range", "bytes=0-1"}, 404, "not found\n", nil},
+		{"a link to a hidden file, if it was not changed", site, "/env", []string{"If-None-Match", "*"}, 404, "not found\n", nil},
+		{"a link to a hidden file, for a user", site, "/env", navigation, 404, "*", nil},
+		{"an absolute link to a hidden file", site, "/envabs", nil, 404, "not found\n", nil},
+		{"a link to a link to a hidden file", site, "/envtwice", nil, 404, "not found\n", nil},
+		{"a link to a hidden file outside of the site's root", app, "/env", nil, 404, "not found\n", nil},
+		{"a link outside of the site's root", app, "/inside", nil, 200, "0123456789", nil},
+		{"an index that is a link to a hidden file", site, "/hiddenindex/", nil, 404, "not found\n", nil},
+		{"a link to a hidden directory", listed, "/secret", nil, 404, "not found\n", []string{"Location", "-"}},
+		{"a link to a hidden directory, its index", listed, "/secret/", nil, 404, "not found\n", nil},
+		{"a link to a hidden directory, listed", listed, "/emptied/", nil, 404, "not found\n", nil},
+		{"a link to a hidden directory, listed as JSON", listed, "/emptied/", []string{"Accept", "application/json"}, 404, "not found\n", nil},
+		{"a link to a hidden directory, of an SPA", app, "/spa/", nil, 404, "not found\n", nil},
+		{"below a link to a hidden directory", site, "/secret/f", nil, 404, "not found\n", nil},
+		{"below a link to a link to a hidden directory", site, "/secrettwice/f", nil, 404, "not found\n", nil},
+		{"below a link to a directory in a hidden one", site, "/deep/f", nil, 404, "not found\n", nil},
+		{"a link to .well-known", site, "/well/x.json", nil, 200, "{}", nil},
+		{"a link through a hidden directory and out of it", site, "/round", nil, 200, "0123456789", nil},
+		{"a link to a hidden link to a file that is not", site, "/hop", nil, 200, "0123456789", nil},
+		{"a site of a hidden directory", hiddenRoot, "/f", nil, 200, "SECRET=2", nil},
+		{"a link in a site of a hidden directory", hiddenRoot, "/own", nil, 200, "SECRET=2", nil},
+		{"a link in a site of a hidden directory, to a visible file", hiddenRoot, "/visible", nil, 200, "0123456789", nil},
+		{"a link in a site of a hidden directory, to what is hidden in it", hiddenRoot, "/deep/f", nil, 404, "not found\n", nil},
+		{"a link in a site of a hidden directory, to a hidden file", hiddenRoot, "/env", nil, 404, "not found\n", nil},
+		{"a site of a link to a hidden directory", linkedRoot, "/f", nil, 200, "SECRET=2", nil},
+		{"a site of a link to a hidden directory, listed", linkedRoot, "/deep/", nil, 404, "not found\n", nil},
 		{"well-known", site, "/.well-known/x.json", nil, 200, "{}", []string{"Content-Type", "application/json"}},
 		{"a listing", full, "/list/", nil, 200, "~<a href=\"./%3Cx%3E&amp;.txt\">&lt;x&gt;&amp;.txt</a>", []string{"Content-Type", "text/html; charset=utf-8", "Cache-Control", "no-store"}},
 		{"a listing as JSON", full, "/list/", []string{"Accept", "application/json"}, 200, `~"name":"sub","url":"./sub/","type":"directory"`, []string{"Content-Type", "application/json"}},
