@@ -170,7 +170,7 @@ func New(cfg Config) *Gateway {
 
 func (g *Gateway) newServer(handler http.Handler) *http.Server {
 	return &http.Server{
-		Handler: handler, ConnContext: g.connContext, ConnState: followState,
+		Handler: oneHostOnly(handler), DisableGeneralOptionsHandler: true, ConnContext: g.connContext, ConnState: followState,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
 		IdleTimeout: time.Minute, MaxHeaderBytes: MaxHeaderBytes, ErrorLog: zap.NewStdLog(g.cfg.Log),
 	}
@@ -291,6 +291,28 @@ func (g *Gateway) metricsOnly(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// oneHostOnly refuses requests whose parts could name several hosts: a proxy may look at another part than this server.
+func oneHostOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !oneHost(r) {
+			plainHeaders(w.Header())
+			if r.ContentLength != 0 {
+				w.Header().Set("Connection", "close") // a proxy may disagree about the body as well
+			}
+			say(w, http.StatusMisdirectedRequest, "send a path as the target, and one name of a host")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// oneHost reports whether a request names one host. net/http leaves an HTTP/2 request's Host beside its :authority for the handler to compare. Of an
+// HTTP/1 request whose target is a whole URL, or a host, it takes that host and forgets the Host header, so only paths are admitted.
+func oneHost(r *http.Request) bool {
+	isPath := strings.HasPrefix(r.RequestURI, "/") || r.RequestURI == "*"
+	return isPath && !slices.ContainsFunc(r.Header.Values("Host"), func(other string) bool { return other != r.Host })
 }
 
 // ownNamesOnly refuses requests by the names of sites, whose pages are not trusted, and, unless clients speak TLS, by other names than

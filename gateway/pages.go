@@ -112,9 +112,6 @@ func (g *Gateway) servePage(w http.ResponseWriter, r *http.Request) {
 // that no other name than those of SiteURL is served: a page could point a name of its own at this machine (DNS rebinding). What a proxy
 // says in X-Forwarded-Host is not looked at, since a client could say it, too.
 func (g *Gateway) locate(r *http.Request) (form sites.Form, capability, rest string, ok bool) {
-	if !oneHost(r) {
-		return "", "", "", false
-	}
 	host, escaped, suffix := strings.ToLower(r.Host), r.URL.EscapedPath(), g.cfg.PagesAt.suffix()
 	if host == "files"+suffix {
 		capability, _, _ = strings.Cut(strings.TrimPrefix(escaped, "/"), "/")
@@ -122,17 +119,6 @@ func (g *Gateway) locate(r *http.Request) (form sites.Form, capability, rest str
 	}
 	label, ok := strings.CutSuffix(host, suffix)
 	return sites.FormHost, label, escaped, ok && sites.IsCapability(label)
-}
-
-// oneHost reports whether everything that names a host in a request names the same one. net/http takes an HTTP/2 request's :authority and
-// leaves its Host, and a target that is a whole URL, for the handler to compare.
-func oneHost(r *http.Request) bool {
-	for _, other := range append(r.Header.Values("Host"), cmp.Or(r.URL.Host, r.Host)) {
-		if other != r.Host {
-			return false
-		}
-	}
-	return true
 }
 
 // gone answers for a site that does not exist, that has expired or that was closed, and does not show which. A browser that has

@@ -140,8 +140,17 @@ func (d *onDomain) hostRows(t *testing.T, capability string) {
 		{"a site's name", pages, "/a.txt", nil, 200},
 		{"the path form", pages, d.inPathAt + "a.txt", []string{"Host", files}, 200},
 		{"capitals", pages, "/a.txt", []string{"Host", strings.ToUpper(d.host)}, 200},
-		{"a target that is a whole URL", pages, "https://" + d.host + "/a.txt", []string{"Host", "evil.example"}, 200},
+		{"a target that is a whole URL", pages, "https://" + d.host + "/a.txt", []string{"Host", d.host}, 421},
+		{"a target that is a whole URL, and another Host", pages, "https://" + d.host + "/a.txt", []string{"Host", "evil.example"}, 421},
 		{"a target that is the URL of another host", pages, "https://evil.example/a.txt", []string{"Host", d.host}, 421},
+		{"a target that is the URL of the same host in capitals", pages, "HTTPS://" + strings.ToUpper(d.host) + "/a.txt", []string{"Host", d.host}, 421},
+		{"a target that is the URL of another port", pages, "https://" + capability + "." + testDomain + ":1/a.txt", []string{"Host", d.host}, 421},
+		{"a target that is the URL of the same host with a dot", pages, "https://" + capability + "." + testDomain + ".:" + d.port + "/a.txt", []string{"Host", d.host}, 421},
+		{"a target that is a URL with a user", pages, "https://" + d.host + "@evil.example/a.txt", []string{"Host", d.host}, 421},
+		{"a target that is a URL with a user, and another Host", pages, "https://evil.example@" + d.host + "/a.txt", []string{"Host", "evil.example"}, 421},
+		{"a target that is a URL without a host", pages, "https:///a.txt", []string{"Host", d.host}, 421},
+		{"a target that is a URL without slashes", pages, "https:a.txt", []string{"Host", d.host}, 421},
+		{"a path that begins with a host", pages, "//evil.example/a.txt", []string{"Host", d.host}, 400},
 		{"a name of another domain (rebinding)", pages, "/a.txt", []string{"Host", "evil.example:" + d.port}, 421},
 		{"the domain as the beginning of another", pages, "/a.txt", []string{"Host", capability + "." + testDomain + ".evil.example:" + d.port}, 421},
 		{"the domain as the end of another", pages, "/a.txt", []string{"Host", capability + ".evil" + testDomain + ":" + d.port}, 421},
@@ -165,6 +174,9 @@ func (d *onDomain) hostRows(t *testing.T, capability string) {
 		{"the API by its name", api, "/livez", nil, 200},
 		{"the API by the name of a site", api, "/livez", []string{"Host", d.host}, 421},
 		{"the API by a name of the domain with a dot", api, "/v1/content?path=/a.txt", []string{"Host", "X." + testDomain + ".:1"}, 421},
+		{"the API, and a target that is a whole URL", api, "https://api.example.com/livez", []string{"Host", "evil.example"}, 421},
+		{"the API, and a target that is the URL of another host", api, "https://evil.example/livez", nil, 421},
+		{"the API, and a target that is the URL of a site", api, "https://" + d.host + "/livez", nil, 421},
 		{"the API by the domain", api, "/livez", []string{"Host", testDomain}, 421},
 	} {
 		c.at.T = t
@@ -196,6 +208,9 @@ func (d *onDomain) http2Rows(t *testing.T) {
 		{"a Host of another domain", "421", []string{":authority", d.host, ":path", "/a.txt", "host", "evil.example"}},
 		{"an :authority of another domain", "421", []string{":authority", "evil.example", ":path", "/a.txt", "host", d.host}},
 		{"a path that is a URL of another host", "421", []string{":authority", d.host, ":path", "https://evil.example/a.txt"}},
+		{"a path that is a URL of the same host", "421", []string{":authority", d.host, ":path", "https://" + d.host + "/a.txt"}},
+		{"a path that is a URL with a user", "421", []string{":authority", d.host, ":path", "https://evil.example@" + d.host + "/a.txt"}},
+		{"a Host of another port", "421", []string{":authority", d.host, ":path", "/a.txt", "host", d.host + "1"}},
 		{"a forwarded host", "421", []string{":authority", "evil.example", ":path", "/a.txt", "x-forwarded-host", d.host}},
 	} {
 		c.block.Reset()

@@ -1,8 +1,11 @@
 package attack
 
 import (
+	"bufio"
+	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -174,9 +177,46 @@ func TestRebinding(t *testing.T) {
 			t.Errorf("by its own name: %d %q", code, body)
 		}
 	}
+	for _, addr := range []string{info.HTTP, info.TCP[0]} {
+		for _, c := range []struct{ method, target, host string }{
+			{"GET", "http://" + addr + "/v1/content?path=/d/plain", "evil.example"},
+			{"GET", "http://evil.example/v1/content?path=/d/plain", addr},
+			{"GET", "http://" + addr + "/v1/content?path=/d/plain", addr},
+			{"GET", "http://evil.example@" + addr + "/v1/content?path=/d/plain", addr},
+			{"GET", "HTTP://LOCALHOST/v1/content?path=/d/plain", addr},
+			{"GET", "http://localhost./v1/content?path=/d/plain", addr},
+			{"GET", "http://" + addr + "/console/", "evil.example"},
+			{"GET", "http://" + addr + "/livez", "evil.example"},
+			{"POST", "http://" + addr + "/v1/console/exchange", "evil.example"},
+			{"CONNECT", addr, addr},
+			{"CONNECT", "evil.example:80", addr},
+			{"OPTIONS", "*", "evil.example"},
+		} {
+			if code, body := w.askRaw(addr, c.method, c.target, c.host, w.attacker.token); code != http.StatusMisdirectedRequest && code != http.StatusForbidden && code != http.StatusBadRequest {
+				t.Errorf("%s %s of Host %s at %s: %d %q", c.method, c.target, c.host, addr, code, body)
+			}
+		}
+	}
 	if code, _ := w.ask(http.MethodGet, info.HTTP, "/metrics", info.HTTP, header); code != http.StatusUnauthorized {
 		t.Errorf("a panel reads the metrics: %d", code)
 	}
+}
+
+// askRaw sends a request line and a Host as they are.
+func (w *world) askRaw(addr, method, target, host, token string) (code int, body string) {
+	w.Helper()
+	conn, err := (&net.Dialer{}).DialContext(w.Context(), "tcp", addr)
+	w.must(err)
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", method, target, host, token)
+	w.must(err)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	w.must(err)
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	w.must(err)
+	w.checkBytes(target, data)
+	return resp.StatusCode, string(data)
 }
 
 // ask makes a request of addr under the name of host.
