@@ -1,4 +1,5 @@
-import { chmod, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { execFileSync } from "node:child_process";
+import { chmod, lchown, mkdir, mkdtemp, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -104,11 +105,48 @@ describe("connect() without arguments", () => {
     expect(findServer(dir)).toMatchObject({ socket: join(state, "ctxfs.sock") });
     listening.close();
     await chmod(state, 0o755);
-    expect(() => findServer(dir)).toThrow("is not a private directory of yours");
+    expect(() => findServer(dir)).toThrow("is not a directory with mode 0700, so it is not believed");
     await rm(state, { recursive: true });
     await symlink(join(server.workspace, ".contexts/.ctxfs"), state);
-    expect(() => findServer(dir)).toThrow("is not a private directory of yours");
+    expect(() => findServer(dir)).toThrow("is not a directory with mode 0700, so it is not believed");
     await rm(dir, { recursive: true });
+  });
+
+  const foreign = "belongs to uid 1000, not to you (uid 0), so it is not believed unless CTXFS_TRUST_DIR names";
+  const record = ".ctxfs/server.json";
+  type Change = (contexts: string) => Promise<unknown>;
+  const give = (...names: string[]): Change => async (contexts) => { for (const name of names) await lchown(join(contexts, name), 1000, 1000); };
+  const rows: [name: string, change: Change, trusted: boolean, want: string][] = [
+    ["the user's own", () => Promise.resolve(), false, ""],
+    ["another's state", give(".", ".ctxfs", record), false, foreign],
+    ["another's state directory", give(".ctxfs"), false, foreign],
+    ["another's contexts directory", give("."), false, foreign],
+    ["another's server.json", give(record), false, "is not the file of its directory's owner"],
+    ["a link", async (c) => { await rename(join(c, record), join(c, "real")); await symlink("../real", join(c, record)); }, false, "is not a regular file"],
+    ["a FIFO", async (c) => { await rm(join(c, record)); execFileSync("mkfifo", [join(c, record)]); }, false, "is not a regular file"],
+    ["a huge file", (c) => writeFile(join(c, record), " ".repeat((64 << 10) + 1)), false, "is not of at most 65536 bytes"],
+    ["a file that others may change", (c) => chmod(join(c, record), 0o620), false, "is not closed to others (mode 0620)"],
+    ["no socket", (c) => writeFile(join(c, record), '{"addresses":["127.0.0.1:1"]}'), false, "names no socket"],
+    ["another's socket", async (c) => { await listenAt(join(c, "away.sock")); await give("away.sock")(c); }, false, "belongs to uid 1000, and is no server of yours"],
+    ["another's state that is trusted", give(".", ".ctxfs", record), true, ""],
+    ["server.json of the user in another's state that is trusted", give(".", ".ctxfs"), true, "is not the file of its directory's owner"],
+  ];
+  const listenAt = async (path: string): Promise<void> => {
+    const { createServer } = await import("node:net");
+    const listening = createServer().listen(path).unref();
+    await new Promise((resolve) => { listening.once("listening", resolve); });
+  };
+  test.skipIf(process.geteuid?.() !== 0).each(rows)("of what another user may have put there, %s", async (_, change, trusted, want) => {
+    const dir = await mkdtemp(join(tmpdir(), "ctxfs-discover-"));
+    const contexts = join(dir, ".contexts");
+    await mkdir(join(contexts, ".ctxfs"), { recursive: true, mode: 0o700 });
+    await writeFile(join(contexts, record), JSON.stringify({ socket: join(contexts, "away.sock"), token_file: "/etc/shadow" }), { mode: 0o600 });
+    await change(contexts);
+    await withEnv({ CTXFS_TRUST_DIR: trusted ? `/elsewhere,${contexts}` : dir }, async () => {
+      if (want === "") expect(findServer(dir)).toEqual({ socket: join(contexts, "away.sock"), token: "", contextId: undefined });
+      else expect(() => findServer(dir)).toThrow(want);
+      await rm(dir, { recursive: true });
+    });
   });
 });
 

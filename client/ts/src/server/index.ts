@@ -20,6 +20,9 @@ import { endServer, spawnServer, type SpawnOptions } from "./process.js";
 
 export type { OpenPanelOptions, Panel, Progress } from "./panel.js";
 
+/** The socket identifies the host. */
+const noToken = "";
+
 /** Options of startServer. */
 export interface StartOptions extends SpawnOptions {
   /** Where contexts are kept; WORKSPACE/.contexts unless told. */
@@ -37,7 +40,6 @@ export class Server {
   /** startServer started it, and stop ends it. */
   readonly started: boolean;
   readonly #client: Client;
-  readonly #token: string;
   readonly #child: ChildProcess | undefined;
   #session: Session | undefined;
 
@@ -48,7 +50,6 @@ export class Server {
     this.url = urlOf(record);
     this.started = child !== undefined;
     this.#child = child;
-    this.#token = record.token;
     this.#client = grpcClient(targetOf(this.address));
   }
 
@@ -59,24 +60,24 @@ export class Server {
     if (onProgress && !zones) {
       const context = contextId === "" ? { panelId, seedFrom: [...seedFrom] } : { contextId, seedFrom: [...seedFrom] };
       let made = "";
-      await serverStream(this.#client, this.#token, ContextService.method.ensureContext, context, ({ event }) => {
+      await serverStream(this.#client, noToken, ContextService.method.ensureContext, context, ({ event }) => {
         if (event.case === "progress") onProgress(progressOf(event.value));
         if (event.case === "ready" && event.value.seeded) made = event.value.context?.contextId ?? "";
       });
       if (made !== "" && Object.keys(labels).length > 0) {
-        await unary(this.#client, this.#token, ContextService.method.setLabels, { contextId: made, put: { ...labels } });
+        await unary(this.#client, noToken, ContextService.method.setLabels, { contextId: made, put: { ...labels } });
       }
     }
     const rights = [...(review ? [PanelRight.REVIEW] : []), ...(exec ? [PanelRight.EXEC] : []), ...(gitPush ? [PanelRight.GIT_PUSH] : [])];
     const request = { panelId, contextId, seedFrom: [...seedFrom], readOnly, rights, ttlMs: BigInt(ttlMs), labels: { ...labels }, ...(zones ? { zones: layoutOf(zones) } : {}) };
-    const opened = await unary(this.#client, this.#token, PanelService.method.openPanel, request);
-    const info = await unary(this.#client, this.#token, ContextService.method.getInfo, { contextId: opened.contextId });
+    const opened = await unary(this.#client, noToken, PanelService.method.openPanel, request);
+    const info = await unary(this.#client, noToken, ContextService.method.getInfo, { contextId: opened.contextId });
     return this.#panel(opened, info.folder, ttlMs);
   }
 
   /** An fs on a context, as the host. */
   fs(contextId: string): CtxFs {
-    return createFs({ ...this.address, token: this.#token, contextId });
+    return createFs({ ...this.address, token: noToken, contextId });
   }
 
   /** The review of a context, as the host: it decides, applies and undoes. */
@@ -108,7 +109,7 @@ export class Server {
 
   /** One session carries all of these calls. */
   get #calls(): Session {
-    return (this.#session ??= new Session({ dialer: makeDialer(this.address), token: this.#token }));
+    return (this.#session ??= new Session({ dialer: makeDialer(this.address), token: noToken }));
   }
 
   /** Ends the connection, and the server if startServer started it. */
@@ -124,7 +125,7 @@ export class Server {
 
   #panel({ panelId, contextId, partition, token }: OpenPanelResponse, folder: string, ttlMs: number): Panel {
     const renewToken = async (): Promise<string> => {
-      const renewed = await unary(this.#client, this.#token, PanelService.method.renewToken, { panelId, ttlMs: BigInt(ttlMs) });
+      const renewed = await unary(this.#client, noToken, PanelService.method.renewToken, { panelId, ttlMs: BigInt(ttlMs) });
       return renewed.token;
     };
     let first: string | undefined = token;
@@ -138,7 +139,7 @@ export class Server {
     });
     const close = async (): Promise<void> => {
       await fs.disconnect();
-      await unary(this.#client, this.#token, PanelService.method.closePanel, { panelId });
+      await unary(this.#client, noToken, PanelService.method.closePanel, { panelId });
     };
     const exec: Panel["exec"] = (argv, options) => fs.exec(argv, options);
     return {
@@ -171,7 +172,7 @@ async function attach(contextsDir: string): Promise<Server | undefined> {
   if (!record) return undefined;
   const client = grpcClient(targetOf(addressOf(record)));
   try {
-    await unary(client, record.token, PanelService.method.listPanels, {});
+    await unary(client, noToken, PanelService.method.listPanels, {});
     return new Server(record, undefined);
   } catch (error) {
     if (error instanceof ConnectionError) return undefined;
