@@ -42,7 +42,8 @@
 //
 // With WithoutSession, or if the server does not support sessions, every operation is a separate RPC.
 //
-// The package depends on the protos, fserr, internal/codec, internal/method, internal/peercred, internal/statedir and internal/webconn alone; it must never import a server's package.
+// The package depends on the protos, fserr, internal/codec, internal/method, internal/peercred, internal/statedir and
+// internal/webconn alone; it must never import a server's package.
 package client
 
 import (
@@ -173,8 +174,9 @@ func connectError(ctx context.Context, cc *grpc.ClientConn) error {
 	return err
 }
 
-// Server is what server.json says of the server, if it was found there, and empty if it was named by an address. Where the system reports it,
-// the PID is that of the process that listens at the socket, and 0 if that is in another PID namespace, such as a container's.
+// Server is what server.json says of the server, if it was found there, and empty if it was named by an address. Where the
+// system reports it, the PID is that of the process that listens at the socket, and 0 if that is in another PID namespace,
+// such as a container's.
 func (c *Client) Server() Server {
 	s := c.target.server
 	if peer := c.target.peer; peercred.HasPID && peer != nil && peer.Load() >= 0 {

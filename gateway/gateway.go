@@ -308,8 +308,9 @@ func oneHostOnly(next http.Handler) http.Handler {
 	})
 }
 
-// oneHost reports whether a request names one host. net/http leaves an HTTP/2 request's Host beside its :authority for the handler to compare. Of an
-// HTTP/1 request whose target is a whole URL, or a host, it takes that host and forgets the Host header, so only paths are admitted.
+// oneHost reports whether a request names one host. net/http leaves an HTTP/2 request's Host beside its :authority for the
+// handler to compare. Of an HTTP/1 request whose target is a whole URL, or a host, it takes that host and forgets the Host
+// header, so only paths are admitted.
 func oneHost(r *http.Request) bool {
 	isPath := strings.HasPrefix(r.RequestURI, "/") || r.RequestURI == "*"
 	return isPath && !slices.ContainsFunc(r.Header.Values("Host"), func(other string) bool { return other != r.Host })

@@ -242,8 +242,8 @@ func (v *visit) open(ctx context.Context, name string) (*fsservice.Content, erro
 	return v.g.cfg.Files.OpenContent(ctx, v.read(name), v.shows)
 }
 
-// shows reports whether a site shows what is at a path without links. It shows nothing of a .git. It may be the site of a hidden directory: the
-// names of its root were chosen when it was opened, so those below count.
+// shows reports whether a site shows what is at a path without links. It shows nothing of a .git. Its root may be a hidden
+// directory, which was chosen when the site was opened, so only the names below the root count.
 func (v *visit) shows(real string, realpath func(path string) (string, error)) bool {
 	names := strings.Split(real, "/")
 	if slices.ContainsFunc(names, git.IsDotGit) {

@@ -34,7 +34,8 @@ func verifyPrivate(dir string) error {
 	return nil
 }
 
-// verifySteady checks that only this user and root may exchange what this user has in dir: it is theirs and closed to others' writes, or sticky.
+// verifySteady checks that only this user and root may exchange what this user has in dir: it is theirs, and either closed to
+// the writes of others or sticky.
 func verifySteady(dir string) error {
 	st, err := os.Stat(dir)
 	if err != nil {

@@ -25,7 +25,8 @@ type ForeignError struct {
 
 // Error names the setting that permits it.
 func (e *ForeignError) Error() string {
-	return fmt.Sprintf("%s belongs to uid %d, not to you (uid %d), so it is not believed unless CTXFS_TRUST_DIR names %s", e.Dir, e.Owner, e.Self, e.Contexts)
+	return fmt.Sprintf("%s belongs to uid %d, not to you (uid %d), so it is not believed unless CTXFS_TRUST_DIR names %s",
+		e.Dir, e.Owner, e.Self, e.Contexts)
 }
 
 // Check fails with a *ForeignError if a contexts directory, or the state directory in it, belongs to another user. trusted are contexts
