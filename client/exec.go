@@ -173,9 +173,18 @@ func (c Exec) FollowOutput(ctx context.Context, req *ctxfsv1.FollowOutputRequest
 }
 
 // Processes lists the processes of a context, or of all contexts if contextID is "", newest first.
-func (c Exec) Processes(ctx context.Context, contextID string, running bool) ([]*ctxfsv1.Process, error) {
-	resp, err := c.exec().ListProcesses(ctx, &ctxfsv1.ListProcessesRequest{ContextId: contextID, Running: running})
-	return resp.GetProcesses(), execError("listprocesses", err)
+func (c Exec) Processes(ctx context.Context, contextID string, running bool) (list []*ctxfsv1.Process, err error) {
+	req := &ctxfsv1.ListProcessesRequest{ContextId: contextID, Running: running}
+	for {
+		page, err := c.exec().ListProcesses(ctx, req)
+		if err != nil {
+			return nil, execError("listprocesses", err)
+		}
+		list = append(list, page.GetProcesses()...)
+		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
+			return list, nil
+		}
+	}
 }
 
 // SendInput writes to the standard input of a process. Without data it closes the input.

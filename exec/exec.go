@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -443,8 +445,47 @@ func (t *Processes) List(id contexts.ID) []*Process {
 			list = append(list, p)
 		}
 	}
-	slices.SortFunc(list, func(a, b *Process) int { return b.started.Compare(a.started) })
+	slices.SortFunc(list, func(a, b *Process) int { return a.Place().Compare(b.Place()) })
 	return list
+}
+
+// Place is where a process stands in a list, newest first. The zero value is before all processes.
+type Place struct {
+	// Started is when the process was started, in ns since the epoch.
+	Started int64
+	ID      string
+}
+
+// Place returns that of the process.
+func (p *Process) Place() Place { return Place{p.started.UnixNano(), p.ID} }
+
+// Compare is negative if p stands before other.
+func (p Place) Compare(other Place) int {
+	switch {
+	case p == other:
+		return 0
+	case p == Place{}:
+		return -1
+	case other == Place{}:
+		return 1
+	}
+	return cmp.Or(cmp.Compare(other.Started, p.Started), cmp.Compare(p.ID, other.ID))
+}
+
+// String returns a text for ParsePlace.
+func (p Place) String() string { return strconv.FormatInt(p.Started, 10) + "/" + p.ID }
+
+// ParsePlace returns the place of a text; the zero value for "". It fails with EINVAL if String did not make the text.
+func ParsePlace(text string) (Place, error) {
+	if text == "" {
+		return Place{}, nil
+	}
+	started, id, _ := strings.Cut(text, "/")
+	at, err := strconv.ParseInt(started, 10, 64)
+	if err != nil || id == "" {
+		return Place{}, fserr.Invalid("page_token is %.80q, which is no next_page_token of ListProcesses", text)
+	}
+	return Place{at, id}, nil
 }
 
 // Remove forgets a process that has ended, with its output. It fails with EBUSY if the process runs.

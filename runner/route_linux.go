@@ -166,6 +166,7 @@ func (r *Runners) invokeAt(ctx context.Context, m *remote, name string, req, res
 	if !ok {
 		return nil
 	}
+	pages := []*ctxfsv1.ListProcessesResponse{{Processes: list.GetProcesses(), NextPageToken: list.GetNextPageToken()}}
 	for _, other := range r.all() {
 		if other == m {
 			continue
@@ -179,9 +180,33 @@ func (r *Runners) invokeAt(ctx context.Context, m *remote, name string, req, res
 		case err != nil && !isBroken(err):
 			return err
 		}
-		list.Processes = append(list.Processes, more.GetProcesses()...)
+		pages = append(pages, more)
 	}
-	slices.SortStableFunc(list.Processes, func(a, b *ctxfsv1.Process) int { return cmp.Compare(b.GetStartedNs(), a.GetStartedNs()) })
+	return merge(list, pages)
+}
+
+// merge sets list to the page that the same page of each runner makes. It leaves out what stands behind the end of one that has more: a
+// process of that runner's next page may come before it.
+func merge(list *ctxfsv1.ListProcessesResponse, pages []*ctxfsv1.ListProcessesResponse) error {
+	placeOf := func(p *ctxfsv1.Process) exec.Place {
+		return exec.Place{Started: p.GetStartedNs(), ID: p.GetProcessId()}
+	}
+	list.Processes, list.NextPageToken = nil, ""
+	var end exec.Place
+	for _, page := range pages {
+		list.Processes = append(list.Processes, page.GetProcesses()...)
+		at, err := exec.ParsePlace(page.GetNextPageToken())
+		if err != nil {
+			return err
+		}
+		if at != (exec.Place{}) && (end == exec.Place{} || at.Compare(end) < 0) {
+			end, list.NextPageToken = at, page.GetNextPageToken()
+		}
+	}
+	slices.SortFunc(list.GetProcesses(), func(a, b *ctxfsv1.Process) int { return placeOf(a).Compare(placeOf(b)) })
+	if list.GetNextPageToken() != "" {
+		list.Processes = slices.DeleteFunc(list.GetProcesses(), func(p *ctxfsv1.Process) bool { return placeOf(p).Compare(end) > 0 })
+	}
 	return nil
 }
 
@@ -189,18 +214,28 @@ func (r *Runners) invokeAt(ctx context.Context, m *remote, name string, req, res
 func (r *Runners) Running(ctx context.Context) (map[contexts.ID]int, error) {
 	ctx, n := withCaller(panels.WithIdentity(ctx, panels.Identity{Role: panels.RoleHost})), map[contexts.ID]int{}
 	for _, m := range r.all() {
-		list, err := ctxfsv1.NewExecServiceClient(m.api).ListProcesses(ctx, &ctxfsv1.ListProcessesRequest{Running: true})
-		if isBroken(err) {
-			continue
-		}
-		if err != nil {
+		if err := m.count(ctx, n); err != nil && !isBroken(err) {
 			return nil, passed(ctx, err)
-		}
-		for _, p := range list.GetProcesses() {
-			n[contexts.ID(p.GetContextId())]++
 		}
 	}
 	return n, nil
+}
+
+// count adds how many commands of the runner run in each context.
+func (r *remote) count(ctx context.Context, n map[contexts.ID]int) error {
+	req := &ctxfsv1.ListProcessesRequest{Running: true}
+	for {
+		page, err := ctxfsv1.NewExecServiceClient(r.api).ListProcesses(ctx, req)
+		if err != nil {
+			return err
+		}
+		for _, p := range page.GetProcesses() {
+			n[contexts.ID(p.GetContextId())]++
+		}
+		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
+			return nil
+		}
+	}
 }
 
 // Run runs a command, and calls send with what ExecService.Run reports.

@@ -15,9 +15,12 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/net/netutil"
 
@@ -61,6 +64,7 @@ type Upstream struct {
 
 // Use is one attempt of a client to connect.
 type Use struct {
+	// Name is what the client asked for: at most maxName bytes of UTF-8.
 	Name string
 	Port uint16
 	// Address is where the proxy connected to; zero if it did not.
@@ -160,9 +164,24 @@ func (p *Proxy) open(ctx context.Context, target string) (net.Conn, error) {
 		use.Err = err
 	}
 	if p.cfg.Report != nil {
+		use.Name = reported(use.Name)
 		p.cfg.Report(use)
 	}
 	return conn, err
+}
+
+// maxName is the most bytes of a name in DNS.
+const maxName = 253
+
+// reported returns the part of a name that reports have: at most maxName bytes of UTF-8. A client may name anything.
+func reported(name string) string {
+	if !utf8.ValidString(name) {
+		name = strings.Trim(strconv.QuoteToASCII(name), `"`)
+	}
+	if len(name) <= maxName {
+		return name
+	}
+	return strings.ToValidUTF8(name[:maxName], "") // the cut may be within a character
 }
 
 func (p *Proxy) connect(ctx context.Context, target string) (use Use, conn net.Conn, err error) {

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/goleak"
 	"golang.org/x/net/proxy"
@@ -175,6 +176,36 @@ func TestPermittedNamesAreReached(t *testing.T) {
 	plain.note(func() {
 		if len(plain.uses) == 0 || plain.uses[0].Address != netip.AddrPortFrom(public, 80) || plain.uses[0].Refusal != "" || plain.uses[0].Err != nil {
 			t.Errorf("reported %+v", plain.uses)
+		}
+	})
+}
+
+// TestReportedNamesAreBounded asks for names as a hostile command does: a report has no more of them than DNS permits, as UTF-8.
+func TestReportedNamesAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, server(t, echoHost), nil)
+	dialer, err := proxy.SOCKS5("tcp", w.socks, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", 15<<10) // twice in each request, whose headers have at most 32 KiB
+	w.raw(t, "CONNECT "+long+":443 HTTP/1.1\r\nHost: "+long+":443\r\n\r\n")
+	w.raw(t, "CONNECT "+long+" HTTP/1.1\r\nHost: "+long+"\r\n\r\n") // without a port
+	w.raw(t, "GET http://"+long+"/ HTTP/1.1\r\nHost: "+long+"\r\n\r\n")
+	for _, name := range []string{"\xff\xfe.test", strings.Repeat("\xff", 255), strings.Repeat("\u00e9", 127) + "x"} {
+		if conn, err := dialer.Dial("tcp", name+":443"); err == nil {
+			t.Errorf("%q was reached", name)
+			_ = conn.Close()
+		}
+	}
+	w.note(func() {
+		if len(w.uses) != 6 {
+			t.Errorf("%d reports", len(w.uses))
+		}
+		for _, u := range w.uses {
+			if len(u.Name) > 253 || u.Name == "" || !utf8.ValidString(u.Name) || u.Refusal == "" {
+				t.Errorf("reported %d bytes: %.60q, %q", len(u.Name), u.Name, u.Refusal)
+			}
 		}
 	})
 }

@@ -53,7 +53,7 @@ func CheckName(pattern string) error {
 // address, such as 127.1 or 0x7f.0.0.1.
 func wellFormed(name string) bool {
 	labels := strings.Split(name, ".")
-	if len(name) > 253 || len(labels) < 2 {
+	if len(name) > maxName || len(labels) < 2 {
 		return false
 	}
 	for _, label := range labels {

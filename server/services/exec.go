@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ctxfs/ctxfs/exec"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -30,6 +31,8 @@ const (
 	maxGrace  = time.Minute
 	// maxInput bounds the data of SendInput, in bytes.
 	maxInput = 1 << 20
+	// maxPage bounds the processes of a page of ListProcesses, in bytes, unless the first of them is larger.
+	maxPage = 1 << 20
 )
 
 // Run implements ExecService.
@@ -214,11 +217,21 @@ func (s *Exec) ListProcesses(ctx context.Context, req *ctxfsv1.ListProcessesRequ
 	if err != nil {
 		return nil, execStatus(err)
 	}
-	resp := &ctxfsv1.ListProcessesResponse{}
+	after, err := exec.ParsePlace(req.GetPageToken())
+	if err != nil {
+		return nil, execStatus(err)
+	}
+	resp, size := &ctxfsv1.ListProcessesResponse{}, 0
 	for _, p := range s.Processes.List(id) {
-		if pb := processToPB(p); pb.GetExit() == nil || !req.GetRunning() {
-			resp.Processes = append(resp.Processes, pb)
+		if p.Place().Compare(after) <= 0 || req.GetRunning() && p.Ended() != nil {
+			continue
 		}
+		pb := processToPB(p)
+		if size += proto.Size(pb); size > maxPage && len(resp.GetProcesses()) > 0 {
+			resp.NextPageToken = after.String()
+			break
+		}
+		resp.Processes, after = append(resp.Processes, pb), p.Place()
 	}
 	return resp, nil
 }

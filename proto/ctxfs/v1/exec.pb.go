@@ -2477,7 +2477,10 @@ type ListProcessesRequest struct {
 	// The context; empty for all that the caller may see.
 	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
 	// Leaves out the processes that have ended.
-	Running       bool `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"`
+	Running bool `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"`
+	// next_page_token of the page before.
+	// Errors: EINVAL (it is no such token).
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2526,11 +2529,20 @@ func (x *ListProcessesRequest) GetRunning() bool {
 	return false
 }
 
+func (x *ListProcessesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 // Response of ListProcesses.
 type ListProcessesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The processes.
-	Processes     []*Process `protobuf:"bytes,1,rep,name=processes,proto3" json:"processes,omitempty"`
+	// The processes. A page has as many as fit in 1 MiB, and at least one if there is one.
+	Processes []*Process `protobuf:"bytes,1,rep,name=processes,proto3" json:"processes,omitempty"`
+	// There are more if it is not empty.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2570,6 +2582,13 @@ func (x *ListProcessesResponse) GetProcesses() []*Process {
 		return x.Processes
 	}
 	return nil
+}
+
+func (x *ListProcessesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 // Request of ExplainExec.
@@ -2883,13 +2902,16 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\"A\n" +
 	"\x12GetProcessResponse\x12+\n" +
-	"\aprocess\x18\x01 \x01(\v2\x11.ctxfs.v1.ProcessR\aprocess\"O\n" +
+	"\aprocess\x18\x01 \x01(\v2\x11.ctxfs.v1.ProcessR\aprocess\"n\n" +
 	"\x14ListProcessesRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x18\n" +
-	"\arunning\x18\x02 \x01(\bR\arunning\"H\n" +
+	"\arunning\x18\x02 \x01(\bR\arunning\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"p\n" +
 	"\x15ListProcessesResponse\x12/\n" +
-	"\tprocesses\x18\x01 \x03(\v2\x11.ctxfs.v1.ProcessR\tprocesses\"A\n" +
+	"\tprocesses\x18\x01 \x03(\v2\x11.ctxfs.v1.ProcessR\tprocesses\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"A\n" +
 	"\x12ExplainExecRequest\x12+\n" +
 	"\acommand\x18\x01 \x01(\v2\x11.ctxfs.v1.CommandR\acommand\"5\n" +
 	"\x14RemoveProcessRequest\x12\x1d\n" +

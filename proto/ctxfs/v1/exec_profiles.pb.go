@@ -140,7 +140,7 @@ func (x *Network) GetNames() []string {
 // What the proxy refused.
 type NetworkRefusal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name that the command asked for.
+	// The name that the command asked for: the first 253 bytes, the most that DNS permits. Bytes that are not UTF-8 are escaped.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The port.
 	Port int32 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`

@@ -305,8 +305,14 @@ export class Commands {
 
   /** Lists the processes. */
   async list(): Promise<ProcessInfo[]> {
-    const { processes } = await this.caller.call("listProcesses", {});
-    return processes.map(infoOf);
+    const list: ProcessInfo[] = [];
+    let pageToken = "";
+    do {
+      const page = await this.caller.call("listProcesses", { pageToken });
+      list.push(...page.processes.map(infoOf));
+      pageToken = page.nextPageToken;
+    } while (pageToken !== "");
+    return list;
   }
 }
 

@@ -2661,13 +2661,20 @@ export interface ListPanelsResponse {
 export interface ListProcessesRequest {
   /** The context; empty for all that the caller may see. */
   contextId?: string;
+  /**
+   * next_page_token of the page before.
+   * Errors: EINVAL (it is no such token).
+   */
+  pageToken?: string;
   /** Leaves out the processes that have ended. */
   running?: boolean;
 }
 
 /** Response of ListProcesses. */
 export interface ListProcessesResponse {
-  /** The processes. */
+  /** There are more if it is not empty. */
+  nextPageToken?: string;
+  /** The processes. A page has as many as fit in 1 MiB, and at least one if there is one. */
   processes?: Process[];
 }
 
@@ -2926,7 +2933,7 @@ export type NetworkMode =
 export interface NetworkRefusal {
   /** How often. */
   count?: string;
-  /** The name that the command asked for. */
+  /** The name that the command asked for: the first 253 bytes, the most that DNS permits. Bytes that are not UTF-8 are escaped. */
   name?: string;
   /** The port. */
   port?: number;

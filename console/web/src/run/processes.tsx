@@ -1,7 +1,7 @@
 // The processes of a context, or of all contexts: a list, and the process that the route names.
 import { useState } from "react";
 import { call } from "../api";
-import type { Process } from "../gen/api";
+import type { ListProcessesRequest, Process } from "../gen/api";
 import { go, href } from "../router";
 import { ago, Badge, Button, Empty, ErrorNote, Spinner, Table, useAsync, useNow, useTitle, type Column } from "../ui";
 import { commandText, duration, ranMs, stateOf } from "./process";
@@ -23,12 +23,24 @@ export function Processes({ contextId, route, rest }: ListProps & { rest: string
   return <ProcessDetail key={processId} processId={processId} route={route} withContext={contextId === undefined} />;
 }
 
+/** Returns the processes of all pages. */
+async function listed(request: ListProcessesRequest, signal: AbortSignal): Promise<Process[]> {
+  const list: Process[] = [];
+  let pageToken: string | undefined;
+  do {
+    const page = await call("ExecService/ListProcesses", { ...request, pageToken }, { signal });
+    list.push(...page.processes ?? []);
+    pageToken = page.nextPageToken;
+  } while (pageToken !== undefined && pageToken !== "");
+  return list;
+}
+
 function ProcessList({ contextId, route }: ListProps) {
   useTitle(contextId === undefined ? "Processes" : `Processes of ${contextId}`);
   const now = useNow(1000);
   const [running, setRunning] = useState(false);
   const { data, error, reload } = useAsync(
-    async (signal) => (await call("ExecService/ListProcesses", { contextId, running }, { signal })).processes ?? [],
+    (signal) => listed({ contextId, running }, signal),
     [contextId, running], { every: 2000 },
   );
   return (

@@ -51,7 +51,7 @@ export const NetworkSchema: GenMessage<Network> = /*@__PURE__*/
  */
 export type NetworkRefusal = Message<"ctxfs.v1.NetworkRefusal"> & {
   /**
-   * The name that the command asked for.
+   * The name that the command asked for: the first 253 bytes, the most that DNS permits. Bytes that are not UTF-8 are escaped.
    *
    * @generated from field: string name = 1;
    */

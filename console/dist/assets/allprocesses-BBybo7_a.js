@@ -1,0 +1,1 @@
+import{j as o}from"./index-UlO7AmFX.js";import{P as s}from"./processes-CYWZGH0K.js";import"./names-C3mOEe8u.js";import"./follow-fbzg53r-.js";import"./colours-BdebpjGW.js";/* empty css            */function a({rest:r}){return o.jsx(s,{route:["processes"],rest:r})}export{a as default};

@@ -1,1 +1,0 @@
-import{j as o}from"./index-DyZm8swX.js";import{P as s}from"./processes-CrRjf9nf.js";import"./names-B0vkPp2J.js";import"./follow-Dzqwc8mv.js";import"./colours-BdebpjGW.js";/* empty css            */function a({rest:r}){return o.jsx(s,{route:["processes"],rest:r})}export{a as default};

@@ -1,1 +1,0 @@
-import{j as s}from"./index-DyZm8swX.js";import{P as t}from"./processes-CrRjf9nf.js";import"./names-B0vkPp2J.js";import"./follow-Dzqwc8mv.js";import"./colours-BdebpjGW.js";/* empty css            */function x({contextId:o,rest:r}){return s.jsx(t,{contextId:o,route:["contexts",o,"processes"],rest:r})}export{x as default};

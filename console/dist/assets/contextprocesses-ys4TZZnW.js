@@ -1,0 +1,1 @@
+import{j as s}from"./index-UlO7AmFX.js";import{P as t}from"./processes-CYWZGH0K.js";import"./names-C3mOEe8u.js";import"./follow-fbzg53r-.js";import"./colours-BdebpjGW.js";/* empty css            */function x({contextId:o,rest:r}){return s.jsx(t,{contextId:o,route:["contexts",o,"processes"],rest:r})}export{x as default};
