@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"github.com/ctxfs/ctxfs/exec/egress"
 )
@@ -48,21 +49,68 @@ func (p *Process) Refusals() []Refusal {
 
 // reportUse logs a use of the network by this process's own sandbox.
 func (p *Process) reportUse(use egress.Use) {
-	p.table.logUse([]zap.Field{zap.String("context", string(p.cmd.Context)), zap.String("process", p.ID)}, use)
+	p.uses.write(p.logger(), use)
 	if use.Refusal != "" {
 		p.refusals.add(use)
 	}
 }
 
-// logUse logs what a sandbox did with the network.
-func (t *Processes) logUse(sandbox []zap.Field, use egress.Use) {
-	fields := append(sandbox[:len(sandbox):len(sandbox)], zap.String("name", use.Name), zap.Uint16("port", use.Port))
+// logger is for what the process's own sandbox does.
+func (p *Process) logger() *zap.Logger {
+	return p.table.cfg.Log.With(zap.String("context", string(p.cmd.Context)), zap.String("process", p.ID))
+}
+
+// useLines is how many uses of the network the log has of a sandbox in a second, for each outcome: refusals cannot push out the lines of
+// connections. useBurst is how many it has at once.
+const (
+	useLines = 5
+	useBurst = 100
+)
+
+// useLog writes the uses of the network by one sandbox to the log. The zero value is ready.
+type useLog struct {
+	mu sync.Mutex
+	// lines bounds those of each outcome, and leftOut counts the uses that have no line.
+	lines   map[string]*rate.Limiter
+	leftOut map[string]int64
+}
+
+// write writes a line, with how many of its outcome have none since the line before, unless there are too many.
+func (l *useLog) write(log *zap.Logger, use egress.Use) {
+	fields := []zap.Field{zap.String("name", use.Name), zap.Uint16("port", use.Port)}
+	outcome := "network: connected"
 	switch {
 	case use.Refusal != "":
-		t.cfg.Log.Info("network: refused", append(fields, zap.String("reason", use.Refusal))...)
+		outcome, fields = "network: refused", append(fields, zap.String("reason", use.Refusal))
 	case use.Err != nil:
-		t.cfg.Log.Info("network: failed", append(fields, zap.Error(use.Err))...)
+		outcome, fields = "network: failed", append(fields, zap.Error(use.Err))
 	default:
-		t.cfg.Log.Info("network: connected", append(fields, zap.Stringer("address", use.Address))...)
+		fields = append(fields, zap.Stringer("address", use.Address))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lines == nil {
+		l.lines, l.leftOut = map[string]*rate.Limiter{}, map[string]int64{}
+	}
+	if l.lines[outcome] == nil {
+		l.lines[outcome] = rate.NewLimiter(useLines, useBurst)
+	}
+	if !l.lines[outcome].Allow() {
+		l.leftOut[outcome]++
+		return
+	}
+	if n := l.leftOut[outcome]; n > 0 {
+		fields = append(fields, zap.Int64("left_out", n))
+		delete(l.leftOut, outcome)
+	}
+	log.Info(outcome, fields...)
+}
+
+// end writes how many uses have no line. The sandbox has ended.
+func (l *useLog) end(log *zap.Logger) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for outcome, n := range l.leftOut {
+		log.Info(outcome, zap.Int64("left_out", n))
 	}
 }

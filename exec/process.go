@@ -131,6 +131,8 @@ type Process struct {
 	run execution
 	// refusals are those of the proxy.
 	refusals refusals
+	// uses are those of the network, if the sandbox is the process's own.
+	uses useLog
 	// exit is nil until the process has ended; done is closed then.
 	exit atomic.Pointer[Exit]
 	done chan struct{}
@@ -293,6 +295,7 @@ func (p *Process) ended(exit Exit) {
 	if p.cmd.Pty == nil {
 		p.closeStdin()
 	}
+	p.uses.end(p.logger())
 	exit.At = time.Now()
 	p.record(&exit)
 	p.table.logged("the end of a command could not be recorded", p.save(p.box.first, &exit))

@@ -87,6 +87,7 @@ type room struct {
 
 	box  *box
 	init *net.UnixConn
+	uses useLog
 	// down is closed when init does not answer any longer.
 	down chan struct{}
 
@@ -339,6 +340,7 @@ func (r *room) end() error {
 	_ = r.box.cmd.Wait() // the exits of commands are those that init reported
 	err = errors.Join(err, r.box.empty(), r.box.cgroup.remove())
 	r.box.closeNetwork()
+	r.uses.end(r.logger())
 	<-r.down
 	closeAll([]*os.File{r.box.status, r.box.output[Stderr]})
 	return err
@@ -399,9 +401,14 @@ func (r *room) order(o order, files ...*os.File) error {
 	return nil
 }
 
+// logger is for what the sandbox does.
+func (r *room) logger() *zap.Logger {
+	return r.table.cfg.Log.With(zap.String("context", string(r.key.context)), zap.String("sandbox", r.key.name))
+}
+
 // reportUse logs a use of the network by the sandbox, and keeps a refusal for all that run in it.
 func (r *room) reportUse(use egress.Use) {
-	r.table.logUse([]zap.Field{zap.String("context", string(r.key.context)), zap.String("sandbox", r.key.name)}, use)
+	r.uses.write(r.logger(), use)
 	if use.Refusal == "" {
 		return
 	}

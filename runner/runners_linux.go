@@ -471,11 +471,8 @@ func listen(at *os.File, network, name string) (*os.File, error) {
 	return f, errors.Join(err, l.Close())
 }
 
-const (
-	// logName is the log of runners, in the exec directory. A runner that starts empties it once it has logSize bytes.
-	logName = "runner.log"
-	logSize = 1 << 20
-)
+// logName is the log of runners, in the exec directory. They bound it: see package ring.
+const logName = "runner.log"
 
 // run starts the program: in a session of its own, so that no signal of a terminal reaches it, and with nothing of the server's environment
 // but the path of programs.
@@ -486,16 +483,11 @@ func (r *Runners) run(dir string, files []*os.File) error {
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(filepath.Join(r.cfg.Dir, logName), os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	log, err := os.OpenFile(filepath.Join(r.cfg.Dir, logName), os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
 	defer closeFile(log)
-	if st, err := log.Stat(); err == nil && st.Size() > logSize {
-		if err := log.Truncate(0); err != nil {
-			return err
-		}
-	}
 	cmd := osexec.CommandContext(context.Background(), r.cfg.Program[0], r.cfg.Program[1:]...) // it outlives this process
 	cmd.Args[0] = "ctxfs"
 	cmd.Env, cmd.Dir, cmd.ExtraFiles = []string{"PATH=" + os.Getenv("PATH")}, "/", files

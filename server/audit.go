@@ -169,14 +169,19 @@ func (e *auditEntry) describe(c *call, req, resp any) {
 	e.Bytes = max(written(resp), c.wrote.Load())
 }
 
-// maxAuditSteps is how many steps of a batch a line has. The next entry counts the others.
-const maxAuditSteps = 100
+// maxAuditSteps is how many steps of a batch a line has, and maxAuditBytes how many bytes of them: a line does not push out many others. The
+// next entry counts the rest.
+const (
+	maxAuditSteps = 100
+	maxAuditBytes = 16 << 10
+)
 
 // auditedSteps returns the methods and paths of a batch's steps.
 func auditedSteps(steps []*ctxfsv1.BatchStep) []string {
 	var out []string
+	size := 0
 	for i, s := range steps {
-		if i == maxAuditSteps {
+		if i == maxAuditSteps || size > maxAuditBytes {
 			return append(out, fmt.Sprintf("and %d more", len(steps)-i))
 		}
 		m := s.ProtoReflect()
@@ -188,6 +193,7 @@ func auditedSteps(steps []*ctxfsv1.BatchStep) []string {
 		change := m.Get(field).Message().Interface()
 		words := []string{field.JSONName(), textOf(change, "path", "raw_path"), textOf(change, "dest", "raw_dest")}
 		out = append(out, strings.TrimRight(strings.Join(words, " "), " "))
+		size += len(out[i])
 	}
 	return out
 }

@@ -108,3 +108,23 @@ func TestTheAuditLogIsRotated(t *testing.T) {
 		}
 	}
 }
+
+// TestStepsOfALineAreBounded records a batch with many long paths, as a caller may send it: its line does not push out many others.
+func TestStepsOfALineAreBounded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ steps, length, most int }{"many": {1000, 1, 100}, "long": {1000, 4000, 10}, "few": {3, 10, 3}} {
+		var steps []*ctxfsv1.BatchStep
+		for range c.steps {
+			steps = append(steps, &ctxfsv1.BatchStep{Change: &ctxfsv1.BatchStep_Rename{Rename: &ctxfsv1.RenameRequest{
+				Path: strings.Repeat("a", c.length), Dest: strings.Repeat("b", c.length),
+			}}})
+		}
+		out := auditedSteps(steps)
+		if size := len(strings.Join(out, "")); size > 20<<10 || len(out) > c.most+1 {
+			t.Errorf("%s: %d steps with %d bytes", name, len(out), size)
+		}
+		if last := out[len(out)-1]; c.steps > c.most && !strings.HasSuffix(last, fmt.Sprintf("and %d more", c.steps-len(out)+1)) {
+			t.Errorf("%s: ends with %q after %d", name, last, len(out))
+		}
+	}
+}

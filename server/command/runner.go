@@ -1,12 +1,15 @@
 package command
 
 import (
+	"io"
+	"os"
 	"runtime"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 
 	"github.com/ctxfs/ctxfs/exec"
+	"github.com/ctxfs/ctxfs/internal/ring"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/runner"
 	"github.com/ctxfs/ctxfs/server"
@@ -21,7 +24,7 @@ func (e Env) runnerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: runnerName, Short: "Own the commands of a contexts directory; a server starts it", Args: noArgs, Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := server.NewLogger(server.DefaultConfig(), e.Stderr)
+			log, err := server.NewLogger(server.DefaultConfig(), bounded(e.Stderr))
 			if err != nil {
 				return err
 			}
@@ -30,6 +33,16 @@ func (e Env) runnerCommand() *cobra.Command {
 			})
 		},
 	}
+}
+
+// bounded bounds the size of a log if it is a file.
+func bounded(log io.Writer) io.Writer {
+	if file, ok := log.(*os.File); ok {
+		if st, err := file.Stat(); err == nil && st.Mode().IsRegular() {
+			return &ring.File{File: file, Most: ring.Size}
+		}
+	}
+	return log
 }
 
 // runner returns the command line of a runner: this program, also when its file was replaced by another version. nil if there is none.

@@ -40,7 +40,7 @@ records does not answer, 73 the contexts directory cannot be written, 75 the wor
 			defer takeBrokenPipes()()
 			server.LimitMemory()
 			defer server.Ballast()()
-			log, err := server.NewLogger(cfg, e.Stderr)
+			log, err := server.NewLogger(cfg, e.logOf(cfg))
 			if err != nil {
 				return err
 			}
@@ -109,6 +109,23 @@ func (e Env) detach(ctx context.Context, cfg server.Config, asJSON bool) error {
 	return &exitError{exitCode(child.ProcessState)}
 }
 
+// logName is the log of a detached server, in the state directory.
+const logName = "server.log"
+
+// logOf returns where a server writes its log: standard error. If that is the file of a detached server, its size is bounded.
+func (e Env) logOf(cfg server.Config) io.Writer {
+	file, isFile := e.Stderr.(*os.File)
+	l, err := contexts.NewLayout(cfg.Workspace, cfg.ContextsDir)
+	if !isFile || err != nil {
+		return e.Stderr
+	}
+	own, err := os.Stat(filepath.Join(l.State, logName))
+	if st, failed := file.Stat(); err != nil || failed != nil || !os.SameFile(st, own) {
+		return e.Stderr
+	}
+	return bounded(file)
+}
+
 // openLog opens the log of a detached server at its end.
 func openLog(cfg server.Config, version string) (log *os.File, end int64, err error) {
 	l, err := cfg.Layout()
@@ -116,7 +133,7 @@ func openLog(cfg server.Config, version string) (log *os.File, end int64, err er
 		err = l.Make(version)
 	}
 	if err == nil {
-		log, err = os.OpenFile(filepath.Join(l.State, "server.log"), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+		log, err = os.OpenFile(filepath.Join(l.State, logName), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	}
 	if err == nil {
 		end, err = log.Seek(0, io.SeekEnd)
