@@ -34,6 +34,9 @@ const (
 	// maxKept and keepTime bound the processes of a context that are kept after they ended.
 	maxKept  = 100
 	keepTime = time.Hour
+	// maxOutput and maxAllOutput bound the outputs of these on disk, in bytes: of a context, and of all contexts.
+	maxOutput    int64 = 256 << 20
+	maxAllOutput int64 = 4 << 30
 	// stopGrace is the grace of a kill when the server stops, or before the context is replaced.
 	stopGrace = 2 * time.Second
 )
@@ -114,6 +117,8 @@ type Processes struct {
 	// awayTime is how long a process waits for a blocking reader that is not connected. breakTime is the time between the end of the pipes and
 	// SIGTERM when the callers have left. drainTime is how long to wait for more output after everything in the sandbox has ended.
 	awayTime, breakTime, drainTime time.Duration
+	// maxOutput and maxAllOutput are the constants, except in tests.
+	maxOutput, maxAllOutput int64
 }
 
 // Open returns a table with the processes that cfg.Dir has from an engine that was killed. They have ended: see Adopt.
@@ -127,6 +132,7 @@ func Open(ctx context.Context, cfg Config) (*Processes, error) {
 	p := &Processes{
 		cfg: cfg, starter: newStarter(), active: map[contexts.ID]int{}, byID: map[string]*Process{},
 		attachTime: attachTime, reportTime: time.Minute, awayTime: awayTime, breakTime: breakTime, drainTime: drainTime,
+		maxOutput: maxOutput, maxAllOutput: maxAllOutput,
 	}
 	p.names, p.requests = map[nameKey]struct{}{}, map[nameKey]*request{}
 	p.sandbox.user = cfg.User
@@ -518,7 +524,8 @@ func (t *Processes) forget(p *Process) {
 	p.discard()
 }
 
-// prune forgets the processes that ended long ago, and the oldest of a context that has too many.
+// prune forgets the processes that ended long ago, and the oldest of a context that has too many. Then it drops the outputs that are too much,
+// the oldest first.
 func (t *Processes) prune() {
 	t.mu.Lock()
 	ended := map[contexts.ID][]*Process{}
@@ -528,14 +535,59 @@ func (t *Processes) prune() {
 		}
 	}
 	t.mu.Unlock()
+	var outputs []*contextOutput
 	for _, list := range ended {
 		slices.SortFunc(list, func(a, b *Process) int { return b.Ended().At.Compare(a.Ended().At) })
+		of := &contextOutput{}
 		for i, p := range list {
 			if i >= maxKept || time.Since(p.Ended().At) > keepTime {
 				t.forget(p)
+			} else {
+				of.add(p)
 			}
 		}
+		for of.size > t.maxOutput {
+			of.dropOldest()
+		}
+		outputs = append(outputs, of)
 	}
+	t.boundAll(outputs)
+}
+
+// boundAll drops outputs until those of all contexts are within the bound: each time the oldest of the context that has most, so that one
+// context's do not push out the others'.
+func (t *Processes) boundAll(outputs []*contextOutput) {
+	var sum int64
+	for _, of := range outputs {
+		sum += of.size
+	}
+	for sum > t.maxAllOutput {
+		most := slices.MaxFunc(outputs, func(a, b *contextOutput) int { return cmp.Compare(a.size, b.size) })
+		sum -= most.dropOldest()
+	}
+}
+
+// contextOutput is what the ended processes of a context have of output.
+type contextOutput struct {
+	// processes are those that have any, the newest first, and sizes what each has.
+	processes []*Process
+	sizes     []int64
+	size      int64
+}
+
+func (c *contextOutput) add(p *Process) {
+	if n := p.outputSize(); n > 0 {
+		c.processes, c.sizes, c.size = append(c.processes, p), append(c.sizes, n), c.size+n
+	}
+}
+
+// dropOldest returns how many bytes it has dropped.
+func (c *contextOutput) dropOldest() int64 {
+	last := len(c.processes) - 1
+	n := c.sizes[last]
+	c.processes[last].dropOutput()
+	c.processes, c.sizes, c.size = c.processes[:last], c.sizes[:last], c.size-n
+	return n
 }
 
 // logged logs an error that changes nothing for the caller.

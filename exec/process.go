@@ -260,8 +260,7 @@ func (p *Process) supervise(access *contexts.Access) {
 			if reason != 0 {
 				exit.Reason, exit.Detail = reason, ""
 			}
-			access.Release()
-			p.ended(exit)
+			p.finish(exit, access)
 			p.table.prune()
 			return
 		}
@@ -286,7 +285,22 @@ func (p *Process) account(exit *Exit, reason *Reason) error {
 	return err
 }
 
-func (p *Process) ended(exit Exit) {
+// finish notes the exit, releases access, and wakes those that wait for the process: nobody who gets the context sees the process run. A
+// checkpoint is recorded without access, so that its exit is noted after that.
+func (p *Process) finish(exit Exit, access *contexts.Access) {
+	if p.checkpoint == nil || exit.Reason == ContextClosed {
+		p.note(exit)
+		access.Release()
+	} else {
+		access.Release()
+		p.note(exit)
+	}
+	close(p.done)
+	p.callers.ended()
+}
+
+// note notes the exit, here and in the record.
+func (p *Process) note(exit Exit) {
 	if exit.Reason == SandboxFailed {
 		exit.Detail = cmp.Or(exit.Detail, p.complaint())
 	} else {
@@ -300,8 +314,6 @@ func (p *Process) ended(exit Exit) {
 	p.record(&exit)
 	p.table.logged("the end of a command could not be recorded", p.save(p.box.first, &exit))
 	p.exit.Store(&exit)
-	close(p.done)
-	p.callers.ended()
 }
 
 // unkept says why output could not be kept, "" if it was.
@@ -422,6 +434,33 @@ func (p *Process) withStdin(ctx context.Context, f func() error) error {
 	}
 }
 
+// dropOutput removes the output of a process that has ended, and leaves the rest of its record.
+func (p *Process) dropOutput() {
+	for _, s := range p.spools {
+		p.table.logged("the output of a command could not be removed", s.drop())
+	}
+}
+
+// outputSize is how many bytes the output takes on disk.
+func (p *Process) outputSize() (n int64) {
+	for _, s := range p.spools {
+		n += s.disk()
+	}
+	return n
+}
+
+// gone says why there is no output to read.
+func (p *Process) gone() error {
+	p.table.mu.Lock()
+	known := p.table.byID[p.ID] == p
+	p.table.mu.Unlock()
+	if !known {
+		return &fserr.Error{Code: fserr.ENOENT, Detail: "process " + p.ID + " was removed"}
+	}
+	return &fserr.Error{Code: fserr.ENOENT, Detail: fmt.Sprintf(
+		"the output of process %s is not kept any more: the server keeps up to %d MiB of a context's ended commands, the newest", p.ID, p.table.maxOutput>>20)}
+}
+
 // discard removes the output.
 func (p *Process) discard() {
 	p.once.Do(func() {
@@ -436,7 +475,7 @@ func (p *Process) discard() {
 			if !ended {
 				s.end() // the process did not start
 			}
-			p.table.logged("the output of a command could not be removed", os.Remove(s.path))
+			p.table.logged("the output of a command could not be removed", s.drop())
 		}
 		p.table.logged("the record of a command could not be removed", os.Remove(filepath.Join(p.table.cfg.Dir, p.ID+recordSuffix)))
 	})
@@ -465,8 +504,8 @@ func (p *Process) Output(ctx context.Context, offsets [2]int64, how Reading, sen
 			return fserr.Invalid("offset %d is not within the %d bytes of the stream", at, size)
 		}
 		r, err := s.open()
-		if errors.Is(err, os.ErrNotExist) {
-			return &fserr.Error{Code: fserr.ENOENT, Detail: "process " + p.ID + " was removed"}
+		if errors.Is(err, errDropped) {
+			return p.gone()
 		}
 		if err != nil {
 			return err
@@ -491,6 +530,9 @@ func (p *Process) Output(ctx context.Context, offsets [2]int64, how Reading, sen
 		sent := false
 		for i, r := range readers {
 			from, n, err := r.read(buf, offsets[i])
+			if errors.Is(err, errDropped) {
+				return p.gone()
+			}
 			if err != nil {
 				return err
 			}

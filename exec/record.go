@@ -198,20 +198,20 @@ func moved(from, to string) error {
 // endedSpool returns the spool of a stream that has ended. known says that size is its length. The length of another is that of the file, if
 // the writer had not begun to overwrite the tail: after that only the head is known.
 func endedSpool(path string, known bool, size, unkept int64) (*spool, error) {
-	if !known {
-		st, err := os.Stat(path)
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-			size = 0
-		case err != nil:
-			return nil, err
-		case st.Size() < headSize+tailSize:
-			size = st.Size()
-		default:
-			size = headSize
-		}
+	st, err := os.Stat(path)
+	missing := errors.Is(err, os.ErrNotExist)
+	switch {
+	case err != nil && !missing:
+		return nil, err
+	case known:
+	case missing:
+		size = 0
+	case st.Size() < headSize+tailSize:
+		size = st.Size()
+	default:
+		size = headSize
 	}
-	return &spool{path: path, size: size, kept: size - unkept, reserved: size - unkept, ended: true}, nil
+	return &spool{path: path, size: size, kept: size - unkept, reserved: size - unkept, ended: true, dropped: missing}, nil
 }
 
 // Left is Processes.Has for the directory of an engine that has ended, before another adopts it.

@@ -26,8 +26,8 @@ type spool struct {
 	// dropped, also when there is room again: the file has no gaps.
 	kept int64
 	err  error
-	// ended is true when the stream has ended.
-	ended bool
+	// ended is true when the stream has ended, and dropped when its file was removed after that.
+	ended, dropped bool
 	// grown is closed when the stream grows or ends; nil when no reader waits.
 	grown chan struct{}
 }
@@ -173,14 +173,48 @@ func (s *spool) span(at int64) (from, n int64) {
 	return at, 0 // what could not be kept is counted once, at the end
 }
 
+// errDropped is the error of readers once the file was removed.
+var errDropped = errors.New("the output was dropped")
+
+// drop removes the file of a stream that has ended. Readers that have it open fail, too: otherwise they would keep it on disk.
+func (s *spool) drop() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dropped {
+		return nil
+	}
+	s.dropped = true
+	return errors.Join(os.Truncate(s.path, 0), os.Remove(s.path))
+}
+
+func (s *spool) isDropped() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dropped
+}
+
+// disk is how many bytes the file has.
+func (s *spool) disk() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dropped {
+		return 0
+	}
+	return min(s.kept, headSize+tailSize)
+}
+
 // reader reads a spool by offset, through a descriptor of its own.
 type reader struct {
 	s    *spool
 	file *os.File
 }
 
+// open fails with errDropped once the file was removed.
 func (s *spool) open() (*reader, error) {
 	f, err := os.Open(s.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, errDropped
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -203,6 +237,9 @@ func (r *reader) read(p []byte, at int64) (from int64, n int, err error) {
 			_, err := r.file.ReadAt(part, off)
 			return err
 		})
+		if r.s.isDropped() {
+			return at, 0, errDropped
+		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return at, 0, err
 		}
