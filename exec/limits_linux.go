@@ -2,6 +2,10 @@ package exec
 
 import (
 	"cmp"
+	"math"
+	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +21,7 @@ func (l Limits) step() entry.Step {
 		limit(unix.RLIMIT_NPROC, int64(cmp.Or(l.Processes, defaultProcesses))),
 		limit(unix.RLIMIT_NOFILE, int64(cmp.Or(l.Files, defaultFiles))),
 		limit(unix.RLIMIT_FSIZE, cmp.Or(l.FileBytes, defaultFileBytes)),
+		part(unix.RLIMIT_SIGPENDING), part(unix.RLIMIT_MSGQUEUE),
 	}
 	if l.CPU > 0 {
 		limits = append(limits, limit(unix.RLIMIT_CPU, int64(l.CPU/time.Second)+1))
@@ -31,4 +36,39 @@ func limit(resource int, value int64) entry.Limit {
 		return entry.Limit{Resource: resource, Value: own.Max}
 	}
 	return entry.Limit{Resource: resource, Value: uint64(value)}
+}
+
+// sandboxPart is the part of what the kernel gives to a user that one sandbox gets, where the kernel counts that for each user namespace and
+// for the user: all sandboxes and, unless it is root, the server have the same user.
+const sandboxPart = 8
+
+// part is that part of what this process may have.
+func part(resource int) entry.Limit {
+	var own unix.Rlimit
+	if err := unix.Getrlimit(resource, &own); err != nil || own.Max == unix.RLIM_INFINITY {
+		return limit(resource, math.MaxInt32)
+	}
+	return entry.Limit{Resource: resource, Value: own.Max / sandboxPart}
+}
+
+// quotas returns those of a sandbox: its part of what the user has, up to a number with which all sandboxes of a context together leave something
+// where an operator has raised what the user has. Of the other such files, seccomp refuses what they bound.
+func quotas() []entry.Quota {
+	var list []entry.Quota
+	for _, q := range []struct {
+		name, total string
+		most        int64
+	}{
+		{"max_inotify_instances", "/proc/sys/fs/inotify/max_user_instances", 128},
+		{"max_inotify_watches", "/proc/sys/fs/inotify/max_user_watches", 1 << 16},
+	} {
+		data, err := os.ReadFile(q.total)
+		if err != nil {
+			continue // the kernel has no such limit
+		}
+		if total, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64); err == nil {
+			list = append(list, entry.Quota{Name: q.name, Value: min(total/sandboxPart, q.most)})
+		}
+	}
+	return list
 }

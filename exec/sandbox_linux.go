@@ -64,7 +64,7 @@ func (b *bundle) enter(s entry.Step, argv ...string) ([]string, error) {
 	if s.Environment, err = b.environment(); err != nil {
 		return nil, err
 	}
-	s.Inside = true
+	s.Inside, s.Quotas = true, quotas()
 	if !b.unrestricted {
 		s.Paths = append(s.Paths, b.permitted()...)
 	}
@@ -218,7 +218,11 @@ func (b *bundle) identities(user User) error {
 
 // command returns the bwrap that runs argv. It has an empty environment, and the options stand in a file, so that /proc shows neither.
 func (b *bundle) command(bwrap string, user User, argv []string) (*osexec.Cmd, error) {
-	fd, err := b.data(terminated(b.args))
+	args := b.args
+	if st, err := os.Stat(bwrap); err == nil && st.Mode()&os.ModeSetuid == 0 {
+		args = append(args[:len(args):len(args)], "--cap-add", "CAP_SYS_RESOURCE") // for the quotas; the first step gives it up
+	} // else bwrap refuses the option
+	fd, err := b.data(terminated(args))
 	if err != nil {
 		return nil, err
 	}

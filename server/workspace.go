@@ -18,6 +18,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/feed"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/watch"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fsservice"
@@ -199,6 +200,8 @@ type parts struct {
 	sites    *sites.Registry
 	audit    *auditLog
 	feeds    *feed.Feeds
+	// unwatch gives back what watches need; nil if it was not there.
+	unwatch func()
 }
 
 // takeWorkspace makes the contexts directory and locks it. It refuses the state of a newer version before it changes anything.
@@ -278,6 +281,9 @@ func (s *Server) openParts(ctx context.Context) error {
 	}
 	if p.repos, err = s.openRepos(ctx, l); err != nil {
 		return fmt.Errorf("open the staged commits: %w", err)
+	}
+	if p.unwatch, err = watch.Keep(); err != nil { // before commands, which may have the same user, can take all
+		s.log.Warn("watches fail until other programs of this user end", zap.Error(err))
 	}
 	if p.commands, err = s.openCommands(ctx, choice.Name, owner); err != nil {
 		return fmt.Errorf("find the commands of an earlier server: %w", err)
@@ -458,6 +464,9 @@ func (s *Server) warn(text string) {
 // close closes what was opened, each part before those that it uses.
 func (p *parts) close() error {
 	var errs []error
+	if p.unwatch != nil {
+		p.unwatch()
+	}
 	if p.leases != nil {
 		p.leases.Close()
 	}

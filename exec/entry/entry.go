@@ -42,9 +42,18 @@ type Limit struct {
 	Value    uint64
 }
 
+// Quota is a limit of the sandbox's user namespace: the number that a file in /proc/sys/user gets (namespaces(7)). It counts what all processes in
+// the sandbox have, apart from those of other sandboxes with the same user.
+type Quota struct {
+	Name  string
+	Value int64
+}
+
 // Step is what to do before the command.
 type Step struct {
 	Limits []Limit `json:",omitempty"`
+	// Quotas need CAP_SYS_RESOURCE, which the step gives up. One that cannot be set, such as where /proc/sys is read-only, is left out.
+	Quotas []Quota `json:",omitempty"`
 	// Nice is added to the niceness.
 	Nice int `json:",omitempty"`
 	// Paths are permitted, and no others. The step leaves out those that do not exist. Without any there is no restriction.

@@ -163,6 +163,9 @@ func (s Step) confirmed() error {
 }
 
 func (s Step) prepare() error {
+	if err := s.setQuotas(); err != nil {
+		return fmt.Errorf("give up capabilities: %w", err)
+	}
 	if err := s.takeEnvironment(); err != nil {
 		return fmt.Errorf("read the environment: %w", err)
 	}
@@ -217,6 +220,27 @@ func awaitClosed(pid int, patience time.Duration) error {
 			return fmt.Errorf("process %d keeps file %s open", pid, open)
 		}
 	}
+}
+
+// setQuotas sets the quotas, and gives up the capability that this needs.
+func (s Step) setQuotas() error {
+	if len(s.Quotas) == 0 {
+		return nil
+	}
+	for _, q := range s.Quotas {
+		// Step.Quotas says why an error is no failure.
+		_ = os.WriteFile("/proc/sys/user/"+q.Name, []byte(strconv.FormatInt(q.Value, 10)), 0)
+	}
+	return dropCapabilities()
+}
+
+// dropCapabilities gives up all capabilities of this thread, which is the one that execve(2) keeps.
+func dropCapabilities() error {
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return err
+	}
+	var none [2]unix.CapUserData
+	return unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0])
 }
 
 // takeEnvironment sets the variables of the command.

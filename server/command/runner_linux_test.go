@@ -678,3 +678,21 @@ func TestUserNSCommandsEndWithServer(t *testing.T) {
 	p.must(r.cmd.Process.Signal(syscall.SIGTERM))
 	r.ended()
 }
+
+// TestServerKeepsItsInotifyInstance looks at the files of a server that watches nothing: commands of its user may take all other instances later.
+func TestServerKeepsItsInotifyInstance(t *testing.T) {
+	t.Parallel()
+	r := newStation(t, server.DriverCopy).serve()
+	dir := fmt.Sprintf("/proc/%d/fd", r.cmd.Process.Pid)
+	files, err := os.ReadDir(dir)
+	r.must(err)
+	n := 0
+	for _, f := range files {
+		if target, _ := os.Readlink(filepath.Join(dir, f.Name())); target == "anon_inode:inotify" { // some are closed meanwhile
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("the server has %d instances of inotify", n)
+	}
+}

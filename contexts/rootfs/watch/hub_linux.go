@@ -44,8 +44,18 @@ type hubOwner struct {
 
 // sharedHub is the process's only inotify instance. It is a package variable because the kernel limits instances per user, over all
 // processes (fs.inotify.max_user_instances, usually 128): nothing smaller than the process can own it. It is empty while there are no
-// watchers.
+// watchers, and nobody keeps it.
 var sharedHub hubOwner
+
+// Keep takes the process's inotify instance until release, so that watches do not fail later: programs of the same user may take all others.
+func Keep() (release func(), err error) { return sharedHub.keep() }
+
+func (o *hubOwner) keep() (release func(), err error) {
+	if _, err := o.acquire(); err != nil {
+		return nil, err
+	}
+	return o.release, nil
+}
 
 func (o *hubOwner) acquire() (*inotifyHub, error) {
 	o.mu.Lock()
