@@ -270,7 +270,7 @@ func (a *app) psCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "ps [CONTEXT]", Short: "List the commands that run in contexts", Args: usage(cobra.MaximumNArgs(1)),
-		Long: "Lists the commands that run in a context, or in all. CONTEXT is an ID or a panel. -a adds those that have ended: ctxfs keeps the last 100 of\na context for an hour.",
+		Long: "Lists the commands that run in a context, or in all. CONTEXT is an ID or a panel. -a adds those that have ended: ctxfs keeps the last 100 of\na context for an hour, and 256 MiB of their output.",
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "list those that have ended too")
 	list := func(ctx context.Context, c *client.Client, args []string) error {

@@ -1535,7 +1535,8 @@ export const OutputStreamSchema: GenEnum<OutputStream> = /*@__PURE__*/
  * profile or its request permits names, and no variable of the server's environment. It never runs as root. Linux only, through bubblewrap.
  *
  * A process is a command that was started. It has an ID, which stays valid after it ended: the server keeps the output and the exit of
- * the last 100 processes of a context for an hour. Processes end when the server is stopped. With the drivers copy and overlay they
+ * the last 100 processes of a context for an hour. Of these outputs it keeps 256 MiB of a context and 4 GiB of all, the newest: FollowOutput
+ * and Attach fail with ENOENT for one that it dropped. Processes end when the server is stopped. With the drivers copy and overlay they
  * continue when the server is killed, or stopped with --keep-commands: the next server of the contexts directory has them, with all their
  * output. With overlay-userns they end with the server in any case.
  *
