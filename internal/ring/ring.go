@@ -3,6 +3,7 @@ package ring
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 )
@@ -34,7 +35,7 @@ func (f *File) Write(p []byte) (int, error) {
 func (f *File) shorten(size int64) error {
 	kept := make([]byte, min(f.Most/2, size))
 	n, err := f.File.ReadAt(kept, size-int64(len(kept)))
-	if err != nil && err != io.EOF { // it is EOF if another process has shortened the file
+	if err != nil && !errors.Is(err, io.EOF) { // it is EOF if another process has shortened the file
 		return err
 	}
 	kept = kept[:n]
