@@ -115,7 +115,7 @@ const logName = "server.log"
 // logOf returns where a server writes its log: standard error. If that is the file of a detached server, its size is bounded.
 func (e Env) logOf(cfg server.Config) io.Writer {
 	file, isFile := e.Stderr.(*os.File)
-	l, err := contexts.NewLayout(cfg.Workspace, cfg.ContextsDir)
+	l, err := cfg.Layout()
 	if !isFile || err != nil {
 		return e.Stderr
 	}
