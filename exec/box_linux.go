@@ -87,6 +87,11 @@ type box struct {
 	// proxy is nil without a network by names.
 	proxy *egress.Proxy
 
+	// pausing guards paused, which counts the callers that keep the sandbox paused, and proceed, which continues it.
+	pausing sync.Mutex
+	paused  int
+	proceed func()
+
 	mu sync.Mutex
 	// init is a pidfd of process 1 of the sandbox; -1 when nothing in it runs.
 	init, initPID int

@@ -323,15 +323,8 @@ func (g *cgroup) remove() error {
 
 // freeze stops everything in the cgroup until thaw; ok is false if there is no cgroup v2.
 func (g *cgroup) freeze(ctx context.Context) (thaw func(), ok bool, err error) {
-	if g.v2 == "" {
-		return nil, false, nil
-	}
-	control := filepath.Join(g.v2, "cgroup.freeze")
-	thaw = func() { _ = write(control, "0") }                       // it is gone if everything in it has ended
-	if err := write(control, "1"); errors.Is(err, os.ErrNotExist) { // before Linux 5.2
-		return nil, false, nil
-	} else if err != nil {
-		return nil, true, err
+	if thaw, ok, err = g.beginFreeze(); !ok || err != nil {
+		return nil, ok, err
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -347,6 +340,21 @@ func (g *cgroup) freeze(ctx context.Context) (thaw func(), ok bool, err error) {
 		}
 		timer.Reset(stopPoll)
 	}
+}
+
+// beginFreeze is freeze, and does not wait until everything is stopped.
+func (g *cgroup) beginFreeze() (thaw func(), ok bool, err error) {
+	if g.v2 == "" {
+		return nil, false, nil
+	}
+	control := filepath.Join(g.v2, "cgroup.freeze")
+	thaw = func() { _ = write(control, "0") }                       // it is gone if everything in it has ended
+	if err := write(control, "1"); errors.Is(err, os.ErrNotExist) { // before Linux 5.2
+		return nil, false, nil
+	} else if err != nil {
+		return nil, true, err
+	}
+	return thaw, true, nil
 }
 
 // kill ends what is in the cgroup, also while it is frozen: bwrap itself would wait for the thaw.

@@ -119,6 +119,8 @@ type Processes struct {
 	awayTime, breakTime, drainTime time.Duration
 	// maxOutput and maxAllOutput are the constants, except in tests.
 	maxOutput, maxAllOutput int64
+	// measureTime is for how long a command runs on while its context is measured, if it may have exceeded the quota.
+	measureTime time.Duration
 }
 
 // Open returns a table with the processes that cfg.Dir has from an engine that was killed. They have ended: see Adopt.
@@ -131,7 +133,7 @@ func Open(ctx context.Context, cfg Config) (*Processes, error) {
 	}
 	p := &Processes{
 		cfg: cfg, starter: newStarter(), active: map[contexts.ID]int{}, byID: map[string]*Process{},
-		attachTime: attachTime, reportTime: time.Minute, awayTime: awayTime, breakTime: breakTime, drainTime: drainTime,
+		attachTime: attachTime, reportTime: time.Minute, awayTime: awayTime, breakTime: breakTime, drainTime: drainTime, measureTime: measureTime,
 		maxOutput: maxOutput, maxAllOutput: maxAllOutput,
 	}
 	p.names, p.requests = map[nameKey]struct{}{}, map[nameKey]*request{}

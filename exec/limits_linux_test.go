@@ -3,6 +3,7 @@ package exec
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/contexts/disk"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/cgrouptest"
 )
@@ -120,6 +122,123 @@ func TestQuotaEndsCommandThatExceedsItAtOnce(t *testing.T) {
 	}
 	if gate.running > 0 {
 		t.Errorf("something ran already when a context was measured: %d", gate.running)
+	}
+}
+
+// slowGate is a gate whose contexts have a quota and are measured by a function of the test.
+type slowGate struct {
+	*site
+	measure func(ctx context.Context) contexts.Usage
+}
+
+// Acquire implements Gate.
+func (g *slowGate) Acquire(ctx context.Context, id contexts.ID, use contexts.Use) (*contexts.Access, error) {
+	access, err := g.contexts.Acquire(ctx, id, use)
+	if err != nil {
+		return nil, err
+	}
+	return contexts.NewRemoteAccess(access.Closing(), access.Root, access.Generation, slowUse{g, access}, access.Release), nil
+}
+
+type slowUse struct {
+	*slowGate
+	*contexts.Access
+}
+
+func (slowUse) HasQuota() bool                             { return true }
+func (slowUse) Baseline(context.Context) contexts.Usage    { return contexts.Usage{} }
+func (u slowUse) Usage(ctx context.Context) contexts.Usage { return u.measure(ctx) }
+func (u slowUse) Yield(p contexts.Pauser)                  { u.Access.Yield(p) }
+
+// TestCommandIsPausedWhileMeasuringTakesLong has measurements take as long as the test pleases: without a pause a command could write meanwhile
+// what it can. A command that the quota ends is ended by the measurement for which it was paused.
+func TestCommandIsPausedWhileMeasuringTakesLong(t *testing.T) {
+	t.Parallel()
+	over := contexts.Usage{Bytes: 20 << 20, Over: true}
+	for _, c := range []struct {
+		name string
+		// first is what the first measurement returns.
+		first contexts.Usage
+		cmd   Command
+	}{
+		{"it was not measured before", contexts.Usage{}, Command{}},
+		{"the file system has lost space", contexts.Usage{Floor: &disk.Space{Bytes: math.MaxInt64}}, Command{}},
+		{"the file system has lost entries", contexts.Usage{Floor: &disk.Space{Entries: math.MaxInt64}}, Command{}},
+		{"a shared sandbox", contexts.Usage{}, Command{Sandbox: "dev"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, "copy")
+			s.measureTime = time.Millisecond
+			started, measured := make(chan *Process, 1), 0
+			s.cfg.Gate = &slowGate{s, func(ctx context.Context) contexts.Usage {
+				if measured++; measured == 1 {
+					return c.first
+				}
+				p := <-started
+				awaitChange(t, func() bool { return threads(p.box.initPID) == allStopped || ctx.Err() != nil }, "the command runs while it is measured")
+				return over
+			}}
+			c.cmd.Argv = []string{"sh", "-c", "while :; do echo $((i=i+1)) > n.new; mv n.new n; done"}
+			p := s.begin(c.cmd)
+			started <- p
+			if exit, _, _ := s.result(p); exit.Reason != QuotaExceeded || measured != 2 {
+				t.Errorf("got %+v after %d measurements", exit, measured)
+			}
+		})
+	}
+}
+
+// TestCommandRunsOnWhileMeasuredThatFits has a measurement take long although the file system has lost nothing.
+func TestCommandRunsOnWhileMeasuredThatFits(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	s.measureTime = time.Millisecond
+	fits := contexts.Usage{Floor: new(disk.Space)}
+	measured, done := 0, make(chan struct{})
+	s.cfg.Gate = &slowGate{s, func(context.Context) contexts.Usage {
+		if measured++; measured == 2 {
+			for at, last := 0, s.number(testContext, "n"); at < 20; {
+				if now := s.number(testContext, "n"); now != last {
+					at, last = at+1, now
+				}
+			}
+			close(done)
+		}
+		return fits
+	}}
+	p := s.start("while :; do echo $((i=i+1)) > n.new; mv n.new n; done")
+	<-done
+	if sum := p.pauses.sum(); sum != 0 {
+		t.Errorf("the command was paused for %s", sum)
+	}
+	if err := p.Kill(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPausedCommandEndsWhenAsked kills a command that is paused to be measured. It gets its grace.
+func TestPausedCommandEndsWhenAsked(t *testing.T) {
+	t.Parallel()
+	for _, sandbox := range []string{"", "dev"} {
+		t.Run("sandbox "+sandbox, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, "copy")
+			s.measureTime = time.Millisecond
+			s.cfg.Gate = &slowGate{s, func(ctx context.Context) contexts.Usage {
+				<-ctx.Done()
+				return contexts.Usage{}
+			}}
+			p := s.begin(Command{Sandbox: sandbox, Argv: []string{"sh", "-c", "trap 'echo bye; exit' TERM; echo ready; while :; do :; done"}})
+			s.awaitOutput(p, "ready")
+			awaitChange(t, func() bool { return threads(p.box.initPID) == allStopped }, "the command runs while it is measured")
+			if err := p.Kill(t.Context(), waitTime); err != nil {
+				t.Fatal(err)
+			}
+			if exit, out, _ := s.result(p); exit.Reason != Killed || !strings.Contains(out, "bye") {
+				t.Errorf("got %+v, %q", exit, out)
+			}
+		})
 	}
 }
 

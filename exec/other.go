@@ -69,6 +69,7 @@ func (*cgroups) by() map[string]string { return nil }
 func (*Processes) limitsIn(*Command, *plan) (Limits, error) { return Limits{}, notHere() }
 
 func (*box) pause(context.Context) (func(), error) { return nil, notHere() }
+func (*box) halt(context.Context) (func(), error)  { return nil, notHere() }
 
 func readPresent(*os.File, []byte) int { return 0 }
 

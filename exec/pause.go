@@ -19,6 +19,8 @@ const pausePoll = 10 * time.Millisecond
 // pauses counts the time for which a process was paused.
 type pauses struct {
 	mu sync.Mutex
+	// depth counts the callers that keep the process paused.
+	depth int
 	// since is when the present pause began; zero if there is none.
 	since time.Time
 	total time.Duration
@@ -29,13 +31,18 @@ type pauses struct {
 func (p *pauses) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.since = time.Now()
+	if p.depth++; p.depth == 1 {
+		p.since = time.Now()
+	}
 }
 
-// end reports whether a caller sent SIGCONT meanwhile.
+// end reports whether the process continues, and a caller sent SIGCONT meanwhile.
 func (p *pauses) end() (continues bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.depth--; p.depth > 0 {
+		return false
+	}
 	p.total += time.Since(p.since)
 	p.since, continues, p.continues = time.Time{}, p.continues, false
 	return continues
@@ -61,7 +68,12 @@ func (p *pauses) delay() bool {
 
 // Pause implements contexts.Pauser.
 func (p *Process) Pause(ctx context.Context) (resume func(), err error) {
-	proceed, err := p.box.pause(ctx)
+	return p.pausedBy(ctx, p.box.pause)
+}
+
+// pausedBy pauses the process by pause, and counts the time.
+func (p *Process) pausedBy(ctx context.Context, pause func(context.Context) (func(), error)) (resume func(), err error) {
+	proceed, err := pause(ctx)
 	if err != nil {
 		return nil, &fserr.Error{Code: fserr.EBUSY, Detail: fmt.Sprintf("command %s cannot be paused: %s", p.ID, err), Err: err}
 	}

@@ -14,8 +14,80 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pause stops everything in the sandbox, process 1 included: by its cgroup v2, else by signals.
+// pause stops everything in the sandbox, process 1 included, until all callers that paused it have resumed it.
 func (b *box) pause(ctx context.Context) (resume func(), err error) {
+	if err := b.lockPausing(ctx); err != nil {
+		return nil, err
+	}
+	defer b.pausing.Unlock()
+	if b.paused == 0 {
+		if b.proceed, err = b.stop(ctx); err != nil {
+			return nil, err
+		}
+	}
+	b.paused++
+	return func() {
+		b.pausing.Lock()
+		defer b.pausing.Unlock()
+		if b.paused--; b.paused == 0 {
+			b.proceed()
+		}
+	}, nil
+}
+
+// lockPausing waits for another caller that stops the sandbox, or halts it.
+func (b *box) lockPausing(ctx context.Context) error {
+	for !b.pausing.TryLock() {
+		select {
+		case <-time.After(stopPoll):
+		case <-ctx.Done():
+			return errors.New("it is being measured")
+		}
+	}
+	return nil
+}
+
+// halt is pause for a sandbox that does not stop. It does not wait for processes that wait in the kernel, such as a parent in vfork(2): each
+// stops when it returns from there. A parent may see that its child stops. Nobody else can pause the sandbox until resume is called.
+func (b *box) halt(ctx context.Context) (resume func(), err error) {
+	if err := b.lockPausing(ctx); err != nil {
+		return nil, err
+	}
+	proceed, err := b.haltLocked()
+	if err != nil {
+		b.pausing.Unlock()
+		return nil, err
+	}
+	return func() {
+		proceed()
+		b.pausing.Unlock()
+	}, nil
+}
+
+func (b *box) haltLocked() (proceed func(), err error) {
+	if b.paused > 0 {
+		return func() {}, nil
+	}
+	if thaw, ok, err := b.cgroup.beginFreeze(); ok {
+		return thaw, err
+	}
+	s := &stopping{processes: map[int]*stopped{}, all: true}
+	init, err := s.begin(b)
+	if init == 0 || err != nil {
+		return func() {}, err
+	}
+	for known := -1; known < len(s.order); { // a process that is asked to stop makes no others
+		known = len(s.order)
+		if _, err := s.look(init); err != nil {
+			s.resume()
+			return nil, err
+		}
+	}
+	return s.resume, nil
+}
+
+// stop stops what runs in the sandbox: by its cgroup v2, else by signals.
+func (b *box) stop(ctx context.Context) (resume func(), err error) {
 	if thaw, ok, err := b.cgroup.freeze(ctx); ok {
 		return thaw, err
 	}
@@ -52,6 +124,8 @@ type stopping struct {
 	processes map[int]*stopped
 	// order has the PIDs, each after its parent's.
 	order []int
+	// all stops processes before their parents have stopped, too.
+	all bool
 }
 
 // stopped is a process that was asked to stop.
@@ -102,6 +176,9 @@ func (s *stopping) look(init int) (settled bool, err error) {
 		switch threads(p.pid) {
 		case running:
 			settled = false
+			if s.all {
+				queue = append(queue, children(p.pid)...)
+			}
 		case ended: // its children have another parent, which may have been listed before
 			settled = settled && p.ended
 			p.ended = true

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/contexts"
 )
@@ -99,6 +100,65 @@ func TestPauseStopsProcessesThatStartOthers(t *testing.T) {
 		if before != after {
 			t.Fatalf("a paused command wrote: %q, then %q", before, after)
 		}
+	}
+}
+
+// TestPauseLastsUntilAllResume pauses a command twice: by two callers, such as a fork and a measurement.
+func TestPauseLastsUntilAllResume(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	p := s.start("echo ready; while :; do :; done")
+	s.awaitOutput(p, "ready")
+	first, second := s.pause(p), s.pause(p)
+	first()
+	if threads(p.box.initPID) != allStopped {
+		t.Error("the command continues although one caller keeps it paused")
+	}
+	second()
+	awaitChange(t, func() bool {
+		return threads(p.box.initPID) == running || threads(children(p.box.initPID)[0]) == running
+	}, "the command did not continue")
+	if now, later := p.pauses.sum(), p.pauses.sum(); now != later {
+		t.Error("the pause did not end")
+	}
+}
+
+// TestHaltStopsWhatCannotBePaused has a process write whose parent waits for it in the kernel: in vfork(2), until it executes a program. No
+// signal stops the parent, and a pause stops a child after its parent only.
+func TestHaltStopsWhatCannotBePaused(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/usr/bin/perl"); err != nil {
+		t.Skip("it needs perl")
+	}
+	s := newSite(t, "copy")
+	const clone, cloneVfork = unix.SYS_CLONE, unix.CLONE_VFORK | int(unix.SIGCHLD)
+	p := s.begin(Command{Argv: []string{"perl", "-e", fmt.Sprintf(`if (syscall(%d, %d, 0, 0, 0, 0) == 0) {
+		for (;;) { open(F, ">n.new"); print F ++$i; close F; rename "n.new", "n"; if ($i == 1) { syswrite STDOUT, "ready\n" } } }`, clone, cloneVfork)}})
+	s.awaitOutput(p, "ready")
+	for range 20 {
+		resume, err := p.box.halt(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		init := p.box.initPID
+		awaitChange(t, func() bool {
+			parents := children(init)
+			return len(parents) == 1 && len(children(parents[0])) == 1 && threads(children(parents[0])[0]) == allStopped
+		}, "the child runs on")
+		if threads(children(init)[0]) == allStopped {
+			t.Error("the parent stopped: it does not wait in vfork")
+		}
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := p.Pause(canceled); err == nil {
+			t.Error("a fork would take a halted command for a paused one")
+		}
+		before := s.number(testContext, "n")
+		if now := s.number(testContext, "n"); now != before {
+			t.Errorf("a halted command wrote %d after %d", now, before)
+		}
+		resume()
+		awaitChange(t, func() bool { return s.number(testContext, "n") > before }, "the command did not continue")
 	}
 }
 

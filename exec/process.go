@@ -207,8 +207,11 @@ func (p *Process) supervise(access *contexts.Access) {
 		defer timer.Stop()
 		limit = timer.C
 	}
+	holding, release := context.WithCancel(p.table.stopped)
+	defer release()
 	end := func(why Reason, grace time.Duration) {
 		broken = nil
+		release() // a command that is paused to be measured can end
 		if reason == 0 {
 			reason = why
 		}
@@ -219,9 +222,10 @@ func (p *Process) supervise(access *contexts.Access) {
 	}
 	closing, stopped := access.Closing().Done(), p.table.stopped.Done()
 	watching, unwatch := context.WithCancel(p.table.stopped)
-	over := make(chan Reason, 1)
+	over := make(chan Reason, 2)
 	var watcher sync.WaitGroup
-	watcher.Go(func() { p.watch(watching, access, over) })
+	watcher.Go(func() { p.watch(watching, over) })
+	watcher.Go(func() { p.watchQuota(watching, holding, access, over) })
 	defer watcher.Wait()
 	defer unwatch()
 	for {
@@ -254,6 +258,7 @@ func (p *Process) supervise(access *contexts.Access) {
 		case <-late:
 			p.table.logged("a command could not be killed", p.run.kill())
 		case exit := <-exited:
+			release()
 			unwatch()
 			watcher.Wait()
 			p.table.logged("what is left of a command could not be removed", p.account(&exit, &reason))

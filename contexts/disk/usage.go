@@ -20,6 +20,25 @@ type Usage struct {
 	Newest time.Time
 }
 
+// Space is what a file system has free: Bytes, and Entries for more files and directories, which is 0 if the file system does not count them.
+type Space struct{ Bytes, Entries int64 }
+
+// SpaceOf returns the free space in a description of a file system. What is reserved for root is free.
+func SpaceOf(st rootfs.Statfs) Space {
+	return Space{int64(st.Bfree * st.Bsize), int64(st.Ffree)} //nolint:gosec // no disk is that large
+}
+
+// Left returns what the file system of a directory has free.
+func Left(dir string) (Space, error) {
+	root, err := rootfs.Open(dir, rootfs.Options{})
+	if err != nil {
+		return Space{}, err
+	}
+	defer func() { _ = root.Close() }()
+	st, err := root.Statfs("/")
+	return SpaceOf(st), err
+}
+
 // note takes the time of one more entry into account.
 func (u *Usage) note(st rootfs.Stat) {
 	if at := time.Unix(0, st.CtimeNs); at.After(u.Newest) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -28,10 +29,19 @@ type Usage struct {
 	Bytes, Entries int64
 	// Over says that it exceeds the quota.
 	Over bool
+	// Floor is what the file system had free when the context was measured, less what the context could still take. The file system has
+	// less once the context has grown beyond its quota, or others have taken as much. nil if the context was not measured.
+	Floor *disk.Space
 }
 
-// Usage returns what the context takes. It measures the context if that is due: at most every second, and for a 20th of the time. It is
-// zero if the context has no quota. It waits at most until ctx ends.
+// Fits reports whether a file system with so much free space shows that the context cannot have grown beyond its quota since it was measured.
+func (u Usage) Fits(free disk.Space) bool {
+	return u.Floor != nil && free.Bytes >= u.Floor.Bytes && free.Entries >= u.Floor.Entries
+}
+
+// Usage returns what the context takes. It measures the context if that is due: for a 20th of the time; but also a second after the last
+// measurement once the file system has lost as much space as the context could still take. It is zero if the context has no quota. It waits
+// at most until ctx ends.
 func (a *Access) Usage(ctx context.Context) Usage {
 	if a.remote != nil {
 		return a.remote.Usage(ctx)
@@ -39,8 +49,8 @@ func (a *Access) Usage(ctx context.Context) Usage {
 	if a.account == nil {
 		return Usage{}
 	}
-	room, err := a.account.look(ctx, 0, 0)
-	return Usage{Bytes: a.account.bytes.Load(), Entries: a.account.entries.Load(), Over: !room && err == nil}
+	room, err := a.account.look(ctx, 0, 0, a.account.suspect)
+	return Usage{a.account.bytes.Load(), a.account.entries.Load(), !room && err == nil, a.account.floor.Load()}
 }
 
 // Baseline returns what the context takes before its user writes without charges, to compare later results of Usage with. It measures the
@@ -82,9 +92,14 @@ type account struct {
 	// written says that a user may have written without charges.
 	written atomic.Bool
 
-	// turn has room for the caller that measures. It guards notBefore, which is when the context may be measured again.
-	turn      chan struct{}
-	notBefore time.Time
+	// space returns what the file system of the context has free; nil if that is not known. floor is that of Usage.
+	space func() (disk.Space, error)
+	floor atomic.Pointer[disk.Space]
+
+	// turn has room for the caller that measures. It guards measured, which is when the last measurement ended, and notBefore, which is when
+	// the context may be measured again without a reason.
+	turn                chan struct{}
+	measured, notBefore time.Time
 }
 
 func newAccount(q Quota, now func() time.Time, measure func(ctx context.Context) (disk.Usage, error)) *account {
@@ -109,7 +124,7 @@ func (a *account) charge(ctx context.Context, id catalog.ID, bytes, entries int6
 	if a.within(b, e, a.softBytes.Load(), a.softEntries.Load()) {
 		return nil
 	}
-	room, err := a.look(ctx, bytes, entries)
+	room, err := a.look(ctx, bytes, entries, never)
 	if room {
 		return nil
 	}
@@ -149,9 +164,21 @@ func (a *account) roomy() bool {
 		a.within(a.bytes.Load(), a.entries.Load(), a.quota.Bytes, a.quota.Entries)
 }
 
-// look measures, if that is due, and reports whether there is room for bytes and entries that were charged and are not written
-// yet. It fails if ctx ends first.
-func (a *account) look(ctx context.Context, bytes, entries int64) (bool, error) {
+// never is for look: the caller can wait until a measurement is due.
+func never() bool { return false }
+
+// suspect reports whether the context may have grown beyond its quota since it was measured, as the free space of the file system shows.
+func (a *account) suspect() bool {
+	if a.space == nil {
+		return false
+	}
+	free, err := a.space()
+	return err == nil && !Usage{Floor: a.floor.Load()}.Fits(free)
+}
+
+// look measures, if that is due or suspect returns true, and reports whether there is room for bytes and entries that were charged and are
+// not written yet. It fails if ctx ends first.
+func (a *account) look(ctx context.Context, bytes, entries int64, suspect func() bool) (bool, error) {
 	select {
 	case a.turn <- struct{}{}:
 		defer func() { <-a.turn }()
@@ -159,8 +186,9 @@ func (a *account) look(ctx context.Context, bytes, entries int64) (bool, error) 
 		return false, ctx.Err()
 	}
 	begun := a.now()
-	if !begun.Before(a.notBefore) {
+	if !begun.Before(a.notBefore) || !begun.Before(a.measured.Add(time.Second)) && suspect() {
 		before, beforeEntries := a.bytes.Load(), a.entries.Load()
+		floor := a.headroom() // before it is measured: what is written meanwhile may be missed
 		use, err := a.measure(ctx)
 		if err == nil { // otherwise the sums stay
 			// Charges that came meanwhile count in full.
@@ -168,10 +196,38 @@ func (a *account) look(ctx context.Context, bytes, entries int64) (bool, error) 
 			a.entries.Add(use.Entries - beforeEntries + entries)
 			a.softBytes.Store(a.quota.Bytes)
 			a.softEntries.Store(a.quota.Entries)
+			a.floor.Store(floor(use))
 		}
-		a.notBefore = a.now().Add(max(time.Second, measureShare*a.now().Sub(begun)))
+		a.measured = a.now()
+		a.notBefore = a.measured.Add(max(time.Second, measureShare*a.measured.Sub(begun)))
 	}
 	return a.within(a.bytes.Load(), a.entries.Load(), a.quota.Bytes, a.quota.Entries), nil
+}
+
+// headroom looks at what the file system has free, and returns what computes the floor from a measurement. The floor is nil if the free
+// space is not known. A file system that counts no entries (btrfs) is always below the floor of a quota that does.
+func (a *account) headroom() func(disk.Usage) *disk.Space {
+	unknown := func(disk.Usage) *disk.Space { return nil }
+	if a.space == nil {
+		return unknown
+	}
+	free, err := a.space()
+	if err != nil {
+		return unknown
+	}
+	return func(use disk.Usage) *disk.Space {
+		floor := new(disk.Space)
+		if a.quota.Bytes > 0 {
+			floor.Bytes = free.Bytes - a.quota.Bytes + use.Bytes
+		}
+		if a.quota.Entries > 0 {
+			floor.Entries = free.Entries - a.quota.Entries + use.Entries
+			if free.Entries == 0 {
+				floor.Entries = math.MaxInt64
+			}
+		}
+		return floor
+	}
 }
 
 // kernelWork is a directory that overlayfs keeps for itself in a state. Only root may read it.
@@ -190,7 +246,7 @@ func accountOf(q Quota, now func() time.Time, drivers catalog.Drivers, d driver.
 		}
 		return fserr.EACCES
 	}
-	return newAccount(q, now, func(ctx context.Context) (sum disk.Usage, err error) {
+	a := newAccount(q, now, func(ctx context.Context) (sum disk.Usage, err error) {
 		parts, err := drivers.Parts(d, dir)
 		for _, dir := range append(parts, dir) {
 			use, e := disk.Measure(ctx, dir, closed)
@@ -198,4 +254,8 @@ func accountOf(q Quota, now func() time.Time, drivers catalog.Drivers, d driver.
 		}
 		return sum, err
 	})
+	if a != nil {
+		a.space = func() (disk.Space, error) { return disk.Left(dir) }
+	}
+	return a
 }

@@ -19,12 +19,15 @@ type measured struct {
 	err   error
 	times int
 	clock time.Time
+	// takes is how long a measurement takes.
+	takes time.Duration
 }
 
 func newMeasured(q Quota) *measured {
 	m := &measured{clock: time.Unix(1e9, 0)}
 	m.account = newAccount(q, func() time.Time { return m.clock }, func(context.Context) (disk.Usage, error) {
 		m.times++
+		m.clock = m.clock.Add(m.takes)
 		return m.use, m.err
 	})
 	return m
@@ -113,6 +116,61 @@ func TestBaselineMeasuresWhatMayExceedItsQuota(t *testing.T) {
 	want("filled by the user before", true, 2)
 	if got := (&Access{}).Baseline(t.Context()); got != (Usage{}) {
 		t.Errorf("no quota: %+v", got)
+	}
+}
+
+// TestQuotaIsMeasuredWhenTheFileSystemLosesSpace has the file system lose space between measurements that take long. Without that the context is
+// measured for a 20th of the time.
+func TestQuotaIsMeasuredWhenTheFileSystemLosesSpace(t *testing.T) {
+	const long = 10 * time.Second
+	quota := Quota{Bytes: 1600, Entries: 160}
+	for name, c := range map[string]struct {
+		quota      Quota
+		use        disk.Usage
+		then       disk.Space
+		wantAtOnce bool
+	}{
+		"as before":               {quota, disk.Usage{Bytes: 1000, Entries: 50}, disk.Space{Bytes: 5000, Entries: 500}, false},
+		"less than fits":          {quota, disk.Usage{Bytes: 1000, Entries: 50}, disk.Space{Bytes: 4400, Entries: 390}, false},
+		"more bytes":              {quota, disk.Usage{Bytes: 1000, Entries: 50}, disk.Space{Bytes: 4399, Entries: 500}, true},
+		"more entries":            {quota, disk.Usage{Bytes: 1000, Entries: 50}, disk.Space{Bytes: 5000, Entries: 389}, true},
+		"no bound of entries":     {Quota{Bytes: 1600}, disk.Usage{Bytes: 1000, Entries: 50}, disk.Space{Bytes: 5000}, false},
+		"no bound of bytes":       {Quota{Entries: 160}, disk.Usage{Bytes: 1000, Entries: 50}, disk.Space{Entries: 500}, false},
+		"it exceeds its quota":    {quota, disk.Usage{Bytes: 2000, Entries: 50}, disk.Space{Bytes: 5000, Entries: 500}, true},
+		"entries are not counted": {quota, disk.Usage{Bytes: 1000, Entries: 50}, disk.Space{Bytes: 5000}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMeasured(c.quota)
+			free := disk.Space{Bytes: 5000, Entries: 500}
+			if name == "entries are not counted" {
+				free.Entries = 0
+			}
+			m.space = func() (disk.Space, error) { return free, nil }
+			m.use, m.takes = c.use, long
+			access := &Access{account: m.account}
+			got := access.Usage(t.Context())
+			m.wantMeasured(t, 1)
+			free = c.then
+			if got.Fits(free) == c.wantAtOnce {
+				t.Errorf("with %+v free, Fits returns %t", free, !c.wantAtOnce)
+			}
+			m.clock = m.clock.Add(time.Second - 1)
+			access.Usage(t.Context())
+			m.wantMeasured(t, 1)
+			m.clock = m.clock.Add(1)
+			access.Usage(t.Context())
+			want := 1
+			if c.wantAtOnce {
+				want = 2
+			}
+			m.wantMeasured(t, want)
+			m.clock = m.clock.Add(measureShare * long)
+			access.Usage(t.Context())
+			m.wantMeasured(t, want+1)
+		})
+	}
+	if (Usage{}).Fits(disk.Space{Bytes: math.MaxInt64, Entries: math.MaxInt64}) {
+		t.Error("a context that was not measured fits its quota")
 	}
 }
 
