@@ -1,6 +1,7 @@
 package contexts
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -9,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -77,4 +79,67 @@ func TestQuotaOfAContext(t *testing.T) {
 	must(t, err)
 	defer b.Release()
 	must(t, b.Charge(1<<18, 0)) // another context's account is its own
+}
+
+// TestQuotaCountsFilesWithoutName keeps files open that have no name. They take as much as others do.
+func TestQuotaCountsFilesWithoutName(t *testing.T) {
+	t.Parallel()
+	const size = 600 << 10
+	content := make([]byte, size)
+	for name, make := range map[string]func(t *testing.T, root rootfs.Root){
+		"an unlinked file": func(t *testing.T, root rootfs.Root) {
+			f, err := root.OpenFile("/f", rootfs.O_CREAT|rootfs.O_RDWR, 0o644)
+			must(t, err)
+			t.Cleanup(func() { must(t, f.Close()) })
+			must(t, root.Unlink("/f"))
+			_, err = f.Write(content)
+			must(t, err)
+		},
+		"one in a removed directory": func(t *testing.T, root rootfs.Root) {
+			must(t, root.Mkdir("/d", 0o755))
+			f, err := root.OpenFile("/d/f", rootfs.O_CREAT|rootfs.O_WRONLY, 0o644)
+			must(t, err)
+			t.Cleanup(func() { must(t, f.Close()) })
+			_, err = f.Write(content)
+			must(t, err)
+			must(t, root.Unlink("/d/f"))
+			must(t, root.Rmdir("/d"))
+		},
+		"an upload that has not ended": func(t *testing.T, root rootfs.Root) {
+			f, err := root.CreateAtomic("/f", 0o644, false)
+			must(t, err)
+			t.Cleanup(func() { must(t, f.Close()) })
+			_, err = f.Write(content)
+			must(t, err)
+		},
+		"a file of a reserved name": func(t *testing.T, root rootfs.Root) { // as a program makes it
+			dir, err := rootfs.Descriptor(root)
+			must(t, err)
+			defer dir.Close()
+			must(t, os.WriteFile(fmt.Sprintf("/proc/self/fd/%d/%sx", dir.Fd(), rootfs.ReservedPrefix), content, 0o644))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachDriver(t, func(t *testing.T, w *workspace, m *Manager) {
+				later := time.Duration(0)
+				must(t, m.Close())
+				m = w.open(func(c *Config) {
+					c.Quota = Quota{Bytes: 2 << 20}
+					c.Now = func() time.Time { return time.Now().Add(later) }
+				})
+				a, err := m.Acquire(t.Context(), "ctx_a", Write)
+				must(t, err)
+				defer a.Release()
+				must(t, a.Charge(1<<20, 1))
+				make(t, a.Root)
+				later = time.Hour // it is measured now
+				use := a.Usage(t.Context())
+				if use.Bytes < size || use.Bytes > 2*size {
+					t.Errorf("the context takes %d bytes", use.Bytes)
+				}
+				later += time.Hour
+				wantCode(t, a.Charge(2<<20-size, 1), fserr.EDQUOT, "MiB")
+			})
+		})
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -98,6 +99,14 @@ func TestMeasure(t *testing.T) {
 	must(t, err)
 	if two.Entries != 2 || two.Bytes != one.Bytes {
 		t.Errorf("with a second name it is %+v, before %+v", two, one)
+	}
+	hidden := filepath.Join(dir, rootfs.ReservedPrefix+"d") // programs may use such names, which no listing shows
+	must(t, os.Mkdir(hidden, 0o755))
+	must(t, os.WriteFile(filepath.Join(hidden, rootfs.ReservedPrefix+"f"), make([]byte, 50_000), 0o644))
+	all, err := Measure(t.Context(), dir, func(string) error { return nil })
+	must(t, err)
+	if all.Entries != 4 || all.Bytes < two.Bytes+50_000 {
+		t.Errorf("with reserved names it is %+v, before %+v", all, two)
 	}
 	if n, err := Use(context.Background(), filepath.Join(dir, "none")); n != 0 || err != nil {
 		t.Errorf("a missing directory takes %d bytes, %v", n, err)

@@ -39,6 +39,15 @@ func Left(dir string) (Space, error) {
 	return SpaceOf(st), err
 }
 
+// Plus returns what two directories take.
+func (u Usage) Plus(other Usage) Usage {
+	u.Bytes, u.Entries = u.Bytes+other.Bytes, u.Entries+other.Entries
+	if other.Newest.After(u.Newest) {
+		u.Newest = other.Newest
+	}
+	return u
+}
+
 // note takes the time of one more entry into account.
 func (u *Usage) note(st rootfs.Stat) {
 	if at := time.Unix(0, st.CtimeNs); at.After(u.Newest) {
@@ -71,7 +80,7 @@ func Measure(ctx context.Context, dir string, closed func(rel string) error) (Us
 	type file struct{ dev, ino uint64 }
 	u, counted := Usage{Bytes: st.Blocks * block}, map[file]bool{}
 	u.note(st)
-	err = root.Walk(ctx, ".", tree.WalkOptions{Stats: true, Deep: true}, func(rel string, e rootfs.Entry, err error) error {
+	err = root.Walk(ctx, ".", tree.WalkOptions{Stats: true, Deep: true, All: true}, func(rel string, e rootfs.Entry, err error) error {
 		switch {
 		case fserr.CodeOf(err) == fserr.EACCES:
 			return closed(rel)

@@ -263,7 +263,7 @@ func (t *Gates) openGate(ctx context.Context, rec metadata.Context) (*gate, erro
 	g := newGate(root, rec.Generation, folder, t.cat.Now())
 	g.dirs, g.rec = dirs, rec
 	if d, dir, err := t.cat.Drivers.Held(rec); err == nil {
-		g.account = accountOf(t.cfg.Quota, t.cat.Now, t.cat.Drivers, d, dir)
+		g.account = accountOf(t.cfg.Quota, t.cat.Now, t.cat.Drivers, d, dir, t.cat.Layout.Folder(id))
 	}
 	if t.life.Stopped() {
 		_ = root.Close() // unused

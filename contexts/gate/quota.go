@@ -233,9 +233,10 @@ func (a *account) headroom() func(disk.Usage) *disk.Space {
 // kernelWork is a directory that overlayfs keeps for itself in a state. Only root may read it.
 const kernelWork = "work/work"
 
-// accountOf opens the account of a directory in which a driver keeps a context, and of what it shares with its copies. If a panel closes
-// a directory to this server, the context cannot be measured, and the charges stand.
-func accountOf(q Quota, now func() time.Time, drivers catalog.Drivers, d driver.Driver, dir string) *account {
+// accountOf opens the account of a directory in which a driver keeps a context, and of what it shares with its copies. What this server has
+// open of the context's folder counts too when it has no name. If a panel closes a directory to this server, the context cannot be measured,
+// and the charges stand.
+func accountOf(q Quota, now func() time.Time, drivers catalog.Drivers, d driver.Driver, dir, folder string) *account {
 	kernels := ""
 	if _, mounts := d.(driver.Mounter); mounts {
 		kernels = kernelWork
@@ -250,9 +251,9 @@ func accountOf(q Quota, now func() time.Time, drivers catalog.Drivers, d driver.
 		parts, err := drivers.Parts(d, dir)
 		for _, dir := range append(parts, dir) {
 			use, e := disk.Measure(ctx, dir, closed)
-			sum.Bytes, sum.Entries, err = sum.Bytes+use.Bytes, sum.Entries+use.Entries, errors.Join(err, e)
+			sum, err = sum.Plus(use), errors.Join(err, e)
 		}
-		return sum, err
+		return sum.Plus(disk.Open(folder).Usage()), err
 	})
 	if a != nil {
 		a.space = func() (disk.Space, error) { return disk.Left(dir) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"go.uber.org/zap"
@@ -93,7 +94,7 @@ func (t *Gates) bound(id catalog.ID) zones.Bound {
 	return func(z zones.Zone, root rootfs.Root) func(bytes int64) error {
 		a := newAccount(Quota{Bytes: z.MaxBytes}, t.cat.Now, func(ctx context.Context) (disk.Usage, error) {
 			bytes, err := zones.Measure(ctx, root)
-			return disk.Usage{Bytes: bytes}, err
+			return disk.Usage{Bytes: bytes + disk.Open(filepath.Join(t.cat.Layout.Folder(id), z.Path)).Usage().Bytes}, err
 		})
 		a.zone = z.Path
 		return func(bytes int64) error {

@@ -27,7 +27,11 @@ func (n *fdNode) WithFD(fn func(fd int) error) error { return fn(n.fd) }
 
 // Entries lists from the beginning. Two calls at once would share the descriptor's position.
 func (n *fdNode) Entries(l node.Listing) ([]Entry, error) {
-	all, err := n.list(l, n.root.visible)
+	want := n.root.visible
+	if l.All {
+		want = func(name string) bool { return !n.root.barred(name) }
+	}
+	all, err := n.list(l, want)
 	if err != nil || !l.Stats {
 		return all, err
 	}

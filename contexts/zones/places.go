@@ -338,7 +338,7 @@ func (p Places) Explain(l Layout) error {
 
 // Measure returns the sum of the sizes of the files in a zone.
 func Measure(ctx context.Context, zone rootfs.Root) (bytes int64, err error) {
-	err = zone.Walk(ctx, "/", tree.WalkOptions{Stats: true, Deep: true}, func(_ string, e rootfs.Entry, err error) error {
+	err = zone.Walk(ctx, "/", tree.WalkOptions{Stats: true, Deep: true, All: true}, func(_ string, e rootfs.Entry, err error) error {
 		if err == nil && e.Stat != nil && e.Type == rootfs.TypeFile {
 			bytes += e.Stat.Size
 		}

@@ -96,7 +96,7 @@ func (n *dirNode) Entries(l node.Listing) ([]node.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := n.describe(list, l.Stats)
+	out, err := n.describe(list, l)
 	if l.Dirs {
 		out = slices.DeleteFunc(out, func(e node.Entry) bool { return !l.Wants(e.Type) })
 	}
@@ -122,15 +122,15 @@ func (n *dirNode) Reserved() ([]string, error) {
 	return names, err
 }
 
-// describe converts os's entries, without reserved names and, with stats, without what vanished.
-func (n *dirNode) describe(list []os.DirEntry, stats bool) ([]node.Entry, error) {
+// describe converts os's entries, without reserved names unless l has all and, with l.Stats, without what vanished.
+func (n *dirNode) describe(list []os.DirEntry, l node.Listing) ([]node.Entry, error) {
 	out := make([]node.Entry, 0, len(list))
 	for _, d := range list {
-		if node.Reserved(d.Name()) {
+		if node.Reserved(d.Name()) && !l.All {
 			continue
 		}
 		e := node.Entry{Name: d.Name(), Type: typeOfFileMode(d.Type())}
-		if stats {
+		if l.Stats {
 			st, err := n.Lstat(d.Name())
 			if codeOrNil(err) == fserr.ENOENT {
 				continue
@@ -347,7 +347,7 @@ func (d *listing) Next(n int, stats bool) ([]node.Entry, error) {
 		if err != nil {
 			return nil, osError(err)
 		}
-		out, err := d.node.describe(list, stats)
+		out, err := d.node.describe(list, node.Listing{Stats: stats})
 		if len(out) > 0 || err != nil {
 			return out, osError(err)
 		}

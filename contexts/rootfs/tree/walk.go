@@ -50,6 +50,8 @@ type WalkOptions struct {
 	Deep bool
 	// Sorted reports the entries of a directory by name, byte by byte. Without it they come as the file system lists them.
 	Sorted bool
+	// All reports reserved names too, which any program may give its files.
+	All bool
 	// MaxDepth bounds the recursion. 1 lists dir alone; 0 means no bound beyond MaxPath.
 	MaxDepth int
 	// Reserve is called with the bytes of memory that the walk's names take, when that changes. If it fails when they become more, the
@@ -123,7 +125,7 @@ func Walk(ctx context.Context, r Nodes, dir string, opts WalkOptions, fn WalkFun
 func (w *walker) push(rel string, dir node.Node) error {
 	l := walkLevel{rel: rel}
 	var err error
-	l.entries, err = dir.Entries(node.Listing{Stats: w.opts.Stats, Reserve: func(bytes int64) error {
+	l.entries, err = dir.Entries(node.Listing{Stats: w.opts.Stats, All: w.opts.All, Reserve: func(bytes int64) error {
 		l.bytes += bytes
 		return w.reserve(bytes)
 	}})

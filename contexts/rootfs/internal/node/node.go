@@ -119,12 +119,14 @@ type Node interface {
 	io.Closer
 }
 
-// Listing says what Entries returns. The zero Listing is all names, without attributes.
+// Listing says what Entries returns. The zero Listing is all names but reserved ones, without attributes.
 type Listing struct {
 	// Stats fills Entry.Stat.
 	Stats bool
 	// Dirs leaves out entries that are known not to be directories.
 	Dirs bool
+	// All includes reserved names.
+	All bool
 	// Reserve is called with the further bytes of memory that the listing takes. Its error ends the listing. May be nil.
 	Reserve func(bytes int64) error
 }

@@ -1,0 +1,12 @@
+//go:build !linux
+
+package disk
+
+// Nameless is empty: this system does not show what processes have open.
+type Nameless struct{}
+
+// Open returns nothing.
+func Open(string) Nameless { return Nameless{} }
+
+// Usage returns 0.
+func (Nameless) Usage() Usage { return Usage{} }
