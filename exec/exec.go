@@ -121,6 +121,10 @@ type Processes struct {
 	maxOutput, maxAllOutput int64
 	// measureTime is for how long a command runs on while its context is measured, if it may have exceeded the quota.
 	measureTime time.Duration
+
+	// keeping guards kept, which has what the commands of each context keep.
+	keeping sync.Mutex
+	kept    map[contexts.ID]kept
 }
 
 // Open returns a table with the processes that cfg.Dir has from an engine that was killed. They have ended: see Adopt.
@@ -136,6 +140,7 @@ func Open(ctx context.Context, cfg Config) (*Processes, error) {
 		attachTime: attachTime, reportTime: time.Minute, awayTime: awayTime, breakTime: breakTime, drainTime: drainTime, measureTime: measureTime,
 		maxOutput: maxOutput, maxAllOutput: maxAllOutput,
 	}
+	p.kept = map[contexts.ID]kept{}
 	p.names, p.requests = map[nameKey]struct{}{}, map[nameKey]*request{}
 	p.sandbox.user = cfg.User
 	var err error
@@ -380,12 +385,13 @@ func (t *Processes) inside(ctx context.Context, cmd Command, plan *plan) (*Proce
 		return nil, nil, err
 	}
 	before := access.Baseline(ctx) // once the command runs it may have written
+	free, _ := freeIn(access)      // none is known as none
 	p, err := t.launch(ctx, access, cmd, plan)
 	if err != nil {
 		access.Release()
 		return nil, nil, err
 	}
-	p.before = before
+	p.before, p.free = before, free.Bytes
 	return p, access, nil
 }
 

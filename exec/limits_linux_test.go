@@ -7,6 +7,7 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/disk"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/cgrouptest"
 )
@@ -239,6 +241,155 @@ func TestPausedCommandEndsWhenAsked(t *testing.T) {
 				t.Errorf("got %+v, %q", exit, out)
 			}
 		})
+	}
+}
+
+// TestQuotaCountsWhatCommandKeeps has commands keep 20 MiB in files without a name, where the quota is 8 MiB. It takes some seconds: a command is
+// looked at every second.
+func TestQuotaCountsWhatCommandKeeps(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		script string
+		want   Reason
+	}{
+		"more": {"exec 3>f; rm f; head -c 20M /dev/zero >&3; sleep 1000", QuotaExceeded},
+		"less": {"exec 3>f; rm f; head -c 7M /dev/zero >&3; exec 4<>f; rm f; sleep 2.5", Exited},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := quotaSite(t)
+			if exit, _, stderr := s.result(s.start(c.script)); exit.Reason != c.want || exit.Code != 0 && c.want == Exited {
+				t.Errorf("got %+v, %q", exit, stderr)
+			}
+		})
+	}
+	t.Run("two commands together", func(t *testing.T) {
+		t.Parallel()
+		s := quotaSite(t)
+		const script = "exec 3>f$$; rm f$$; head -c 6M /dev/zero >&3; sleep 1000"
+		one, other := s.start(script), s.begin(Command{Sandbox: "dev", Argv: []string{"sh", "-c", script}})
+		select { // the quota ends one of them, or both
+		case <-one.done:
+		case <-other.done:
+			one, other = other, one
+		}
+		if got := one.Ended(); got.Reason != QuotaExceeded {
+			t.Errorf("got %+v", got)
+		}
+		if err := other.Kill(t.Context(), 0); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestKeptFilesAreFound has commands keep 20 MiB in a file without a name, in each way there is.
+func TestKeptFilesAreFound(t *testing.T) {
+	t.Parallel()
+	const python, size = "/usr/bin/python3", 20 << 20
+	// The scripts in Python have fd, a file of 20 MiB that was unlinked.
+	const begin = "import ctypes, os, socket, time\nfd = os.open('f', os.O_RDWR | os.O_CREAT); os.unlink('f'); os.posix_fallocate(fd, 0, 20 << 20)\n"
+	const end = "\nprint('ready', flush=True); time.sleep(1000)"
+	const mapped = "m = ctypes.CDLL(None).mmap; m.argtypes = [ctypes.c_void_p] + [ctypes.c_long] * 5; m(None, 4096, 3, 1, fd, 0); os.close(fd)"
+	for name, c := range map[string]struct {
+		argv         []string
+		sees, hidden bool
+	}{
+		"a descriptor":           {[]string{"sh", "-c", "exec 3>f; rm f; head -c 20M /dev/zero >&3; echo ready; sleep 1000"}, true, false},
+		"of another process":     {[]string{"sh", "-c", "(exec 3>f; rm f; head -c 20M /dev/zero >&3; echo ready; exec sleep 1000) & exec sleep 1000"}, true, false},
+		"in a removed directory": {[]string{"sh", "-c", "mkdir d; exec 3>d/f; rm -r d; head -c 20M /dev/zero >&3; echo ready; sleep 1000"}, true, false},
+		"it never had a name":    {[]string{python, "-c", "import os, time; fd = os.open('.', os.O_RDWR | os.O_TMPFILE); os.posix_fallocate(fd, 0, 20 << 20)" + end}, true, false},
+		"not dumpable":           {[]string{python, "-c", begin + "ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)" + end}, true, false},
+		"mapped, and closed":     {[]string{python, "-c", begin + mapped + end}, os.Geteuid() == 0, os.Geteuid() != 0},
+		"in flight":              {[]string{python, "-c", begin + "a, b = socket.socketpair(socket.AF_UNIX); socket.send_fds(a, [b'x'], [fd]); os.close(fd)" + end}, false, true},
+		"in flight to a listener": {[]string{python, "-c", begin + "a, b = (socket.socket(socket.AF_UNIX) for _ in '12'); a.bind('/tmp/s'); a.listen(); " +
+			"b.connect('/tmp/s'); socket.send_fds(b, [b'x'], [fd]); os.close(fd); b.close()" + end}, false, true},
+		"it has a name":      {[]string{"sh", "-c", "exec 3>f; head -c 20M /dev/zero >&3; echo ready; sleep 1000"}, false, false},
+		"in /tmp":            {[]string{"sh", "-c", "exec 3>/tmp/f; rm /tmp/f; head -c 20M /dev/zero >&3; echo ready; sleep 1000"}, false, false},
+		"an unused socket":   {[]string{python, "-c", "import socket, time; a, b = socket.socketpair(socket.AF_UNIX)" + end}, false, false},
+		"a shared sandbox's": {[]string{"sh", "-c", "exec 3>f; rm f; head -c 20M /dev/zero >&3; echo ready; sleep 1000"}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := os.Stat(c.argv[0]); c.argv[0] == python && err != nil {
+				t.Skip("it needs Python")
+			}
+			s := newSite(t, "copy")
+			cmd := Command{Argv: c.argv}
+			if name == "a shared sandbox's" {
+				cmd.Sandbox = "dev"
+			}
+			p := s.begin(cmd)
+			s.awaitOutput(p, "ready")
+			found := disk.Nameless{}
+			hidden := p.box.kept(found)
+			if sees := found.Usage().Bytes >= size; sees != c.sees || hidden != c.hidden || len(found) > 1 {
+				t.Errorf("found %v, hidden %t", found, hidden)
+			}
+			if err := p.Kill(t.Context(), 0); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// lossyRoot is a root whose file system has as much free as the test pleases.
+type lossyRoot struct {
+	rootfs.Root
+	free int64
+}
+
+func (r *lossyRoot) Statfs(string) (rootfs.Statfs, error) {
+	return rootfs.Statfs{Bsize: 1, Bfree: uint64(r.free)}, nil
+}
+
+// TestHiddenFilesTakeWhatTheFileSystemLost has a context in which something may be hidden, of which the size cannot be known.
+func TestHiddenFilesTakeWhatTheFileSystemLost(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	quota := contexts.Quota{Bytes: 100 * mib}
+	for name, c := range map[string]struct {
+		hidden      bool
+		lost, shows int64
+		want        bool
+	}{
+		"nothing is hidden":        {lost: 500 * mib},
+		"less than the quota":      {hidden: true, lost: 80 * mib},
+		"more than the quota":      {hidden: true, lost: 95 * mib, want: true},
+		"the context shows it":     {hidden: true, lost: 80 * mib, shows: 60 * mib},
+		"the file system got more": {hidden: true, lost: -95 * mib},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := &lossyRoot{free: 1000 * mib}
+			table := &Processes{kept: map[contexts.ID]kept{}}
+			access := contexts.NewRemoteAccess(t.Context(), root, 0, nil, func() {})
+			g := gauge{Process: &Process{table: table}, access: access, looks: lookEvery, shown: 10 * mib, free: root.free}
+			for range 3 { // what is hidden stays so
+				root.free = 1000*mib - c.lost
+				table.kept[""] = kept{at: time.Now().Add(time.Hour), hidden: c.hidden}
+				g.look(contexts.Usage{Bytes: 10*mib + c.shows, Max: quota})
+			}
+			if g.known.Over != c.want {
+				t.Errorf("got %+v", g.known)
+			}
+		})
+	}
+}
+
+// TestThreadMayHaveFilesOfItsOwn has a thread leave the table of descriptors of its process, as clone(2) can begin one.
+func TestThreadMayHaveFilesOfItsOwn(t *testing.T) {
+	t.Parallel()
+	shared := make(chan [2]bool)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		before := sharesFiles(os.Getpid(), unix.Gettid())
+		if err := unix.Unshare(unix.CLONE_FILES); err != nil {
+			t.Error(err)
+		}
+		shared <- [2]bool{before, sharesFiles(os.Getpid(), unix.Gettid())}
+	}()
+	if got := <-shared; got != [2]bool{true, false} {
+		t.Errorf("it has the files of its process: %v, want true and then false", got)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/contexts/disk"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 )
 
@@ -67,6 +68,8 @@ func openCgroups([]string) (*cgroups, error) { return &cgroups{}, nil }
 func (*cgroups) by() map[string]string { return nil }
 
 func (*Processes) limitsIn(*Command, *plan) (Limits, error) { return Limits{}, notHere() }
+
+func (*box) kept(disk.Nameless) bool { return false }
 
 func (*box) pause(context.Context) (func(), error) { return nil, notHere() }
 func (*box) halt(context.Context) (func(), error)  { return nil, notHere() }

@@ -152,6 +152,8 @@ type Process struct {
 	pauses   pauses
 	// before is what the context took before the command began.
 	before contexts.Usage
+	// free is what the context's file system had free then, in bytes.
+	free int64
 	// checkpoint is nil if there is none.
 	checkpoint Checkpoint
 }

@@ -40,20 +40,32 @@ func (p *Process) watch(ctx context.Context, over chan<- Reason) {
 	})
 }
 
+// gauge measures the context of a process.
+type gauge struct {
+	*Process
+	access *contexts.Access
+	// known is what the context took when it was last measured, with what its commands kept.
+	known contexts.Usage
+	// kept is what they kept when that was last looked at, looks how often it was not looked at since.
+	kept  kept
+	looks int
+	// shown is what the context took when nothing was hidden last, and free what the file system had free then.
+	shown, free int64
+}
+
 // watchQuota measures the context until ctx ends, as watch does. It pauses the command only until waiting ends.
 func (p *Process) watchQuota(ctx, waiting context.Context, access *contexts.Access, over chan<- Reason) {
 	if !access.HasQuota() {
 		return
 	}
-	known := p.before
+	g := gauge{Process: p, access: access, known: p.before, looks: lookEvery, shown: p.before.Bytes, free: p.free}
 	each(ctx, watchEvery, func() bool {
-		now, resume := p.measure(ctx, waiting, access, known)
+		resume := g.measure(ctx, waiting)
 		defer resume()
-		if grown(p.before, now) {
+		if grown(p.before, g.known) {
 			over <- QuotaExceeded
 			return false
 		}
-		known = now
 		return true
 	})
 }
@@ -74,34 +86,63 @@ func each(ctx context.Context, every time.Duration, f func() bool) {
 	}
 }
 
-// measure returns what the context takes. If that takes longer than measureTime, it pauses the command as soon as the free space of the file
-// system does not show that the context fits its quota: a command writes no more than it can in that time, however busy the machine is. known
-// is what the context took before. The command continues when resume is called, or when waiting ends.
-func (p *Process) measure(ctx, waiting context.Context, access *contexts.Access, known contexts.Usage) (now contexts.Usage, resume func()) {
+// measure measures the context. If that takes longer than measureTime, it pauses the command as soon as the free space of the file system does
+// not show that the context fits its quota: a command writes no more than it can in that time, however busy the machine is. The command continues
+// when resume is called, or when waiting ends.
+func (g *gauge) measure(ctx, waiting context.Context) (resume func()) {
 	waiting, resumed := context.WithCancel(waiting)
 	measured := make(chan struct{})
+	known := g.known
 	var holder sync.WaitGroup
 	holder.Go(func() {
-		each(waiting, p.table.measureTime, func() bool {
+		each(waiting, g.table.measureTime, func() bool {
 			select {
 			case <-measured:
 				return false
 			default:
 			}
-			st, err := access.Root.Statfs("/")
-			if err == nil && known.Fits(disk.SpaceOf(st)) {
+			if free, ok := freeIn(g.access); ok && known.Fits(free) {
 				return true
 			}
-			p.hold(waiting)
+			g.hold(waiting)
 			return false
 		})
 	})
-	now = access.Usage(ctx)
+	g.look(g.access.Usage(ctx))
 	close(measured)
-	return now, func() {
+	return func() {
 		resumed()
 		holder.Wait()
 	}
+}
+
+// freeIn returns what the file system of a context has free.
+func freeIn(access *contexts.Access) (free disk.Space, ok bool) {
+	st, err := access.Root.Statfs("/")
+	return disk.SpaceOf(st), err == nil
+}
+
+// lookEvery is how often, one in so many times, the gauge looks at what commands keep although the file system has lost little.
+const lookEvery = 20
+
+// look adds what the commands keep to what was measured. It looks at that when the file system has lost as much as the context could take. What is
+// hidden takes as much as the file system has lost, and the context does not show, since nothing was hidden last.
+func (g *gauge) look(now contexts.Usage) {
+	free, ok := freeIn(g.access)
+	g.looks++
+	looks := g.looks > lookEvery || !ok || !g.known.Fits(free)
+	if looks {
+		g.looks, g.kept = 0, g.table.keptIn(g.cmd.Context)
+	}
+	now = now.Plus(g.kept.Bytes, g.kept.Entries)
+	switch {
+	case !ok:
+	case g.kept.hidden:
+		now = now.Plus(max(0, g.free-free.Bytes-(now.Bytes-g.shown)), 0)
+	case looks:
+		g.shown, g.free = now.Bytes, free.Bytes
+	}
+	g.known = now
 }
 
 // hold keeps the command paused until ctx ends. If it does not stop within holdTime, its programs may notice the pause.
@@ -141,4 +182,41 @@ func (p *Process) exceeded() Reason {
 // files of a context which exceeds it.
 func grown(first, now contexts.Usage) bool {
 	return now.Over && (!first.Over || now.Bytes > first.Bytes || now.Entries > first.Entries)
+}
+
+// kept is what the running commands of a context keep of files that have no name any more.
+type kept struct {
+	at time.Time
+	disk.Usage
+	// hidden says that there may be more, which cannot be measured.
+	hidden bool
+}
+
+// keptIn looks at what the commands of a context keep, at most every second for all of them.
+func (t *Processes) keptIn(id contexts.ID) kept {
+	t.keeping.Lock()
+	defer t.keeping.Unlock()
+	if k := t.kept[id]; k.at.Add(watchEvery).After(time.Now()) {
+		return k
+	}
+	boxes := map[*box]bool{}
+	t.mu.Lock()
+	for _, p := range t.byID {
+		if p.cmd.Context == id && p.box != nil && p.Ended() == nil {
+			boxes[p.box] = true
+		}
+	}
+	t.mu.Unlock()
+	k, found := kept{at: time.Now()}, disk.Nameless{}
+	for b := range boxes {
+		k.hidden = b.kept(found) || k.hidden
+	}
+	k.Usage = found.Usage()
+	for other, k := range t.kept { // those of contexts without commands are not looked at any longer
+		if k.at.Add(time.Minute).Before(time.Now()) {
+			delete(t.kept, other)
+		}
+	}
+	t.kept[id] = k
+	return k
 }

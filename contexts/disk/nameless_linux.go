@@ -3,6 +3,7 @@ package disk
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -21,31 +22,47 @@ func Open(dir string) Nameless {
 	return found
 }
 
-// Add adds those below dir to which a directory of /proc has links: the descriptors of a process, or its mappings. dir is a path in the mount
-// namespace of the process.
-func (found Nameless) Add(links, dir string) {
+// Add adds those below dir to which a directory of descriptors in /proc has links. dir is a path in the mount namespace of the process. It
+// returns the names of the links to sockets.
+func (found Nameless) Add(links, dir string) (sockets []string) {
 	f, err := os.Open(links)
 	if err != nil {
-		return // the process has ended
+		return nil // the process has ended
 	}
 	names, _ := f.Readdirnames(-1) // as above
 	_ = f.Close()                  // it was only read
 	for _, name := range names {
-		found.add(filepath.Join(links, name), dir)
+		if found.AddLink(filepath.Join(links, name), dir) == unix.S_IFSOCK {
+			sockets = append(sockets, name)
+		}
 	}
+	return sockets
 }
 
-func (found Nameless) add(link, dir string) {
+// AddLink adds the file to which one such link leads, and returns its type (S_IFMT).
+func (found Nameless) AddLink(link, dir string) (kind uint32) {
 	var st unix.Stat_t
-	if err := unix.Stat(link, &st); err != nil || st.Nlink > 0 {
-		return
+	if err := unix.Stat(link, &st); err != nil {
+		return 0
 	}
-	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFREG && kind != unix.S_IFDIR {
-		return
+	kind = st.Mode & unix.S_IFMT
+	if st.Nlink > 0 || kind != unix.S_IFREG && kind != unix.S_IFDIR {
+		return kind
 	}
 	if path, err := os.Readlink(link); err == nil && strings.HasPrefix(path, dir+"/") {
 		found[Inode{st.Dev, st.Ino}] = st.Blocks * block //nolint:unconvert // the types differ between architectures
 	}
+	return kind
+}
+
+// HasNumber reports whether a file with an inode number, in decimal, is one of them.
+func (found Nameless) HasNumber(number string) bool {
+	for inode := range found {
+		if strconv.FormatUint(inode.Number, 10) == number {
+			return true
+		}
+	}
+	return false
 }
 
 // Usage returns the sum.

@@ -32,6 +32,18 @@ type Usage struct {
 	// Floor is what the file system had free when the context was measured, less what the context could still take. The file system has
 	// less once the context has grown beyond its quota, or others have taken as much. nil if the context was not measured.
 	Floor *disk.Space
+	// Max is the quota.
+	Max Quota
+}
+
+// Plus returns what the context takes with more that a measurement does not see.
+func (u Usage) Plus(bytes, entries int64) Usage {
+	u.Bytes, u.Entries = u.Bytes+bytes, u.Entries+entries
+	u.Over = u.Over || u.Max.Bytes > 0 && u.Bytes > u.Max.Bytes || u.Max.Entries > 0 && u.Entries > u.Max.Entries
+	if u.Floor != nil {
+		u.Floor = &disk.Space{Bytes: u.Floor.Bytes + bytes, Entries: u.Floor.Entries + entries}
+	}
+	return u
 }
 
 // Fits reports whether a file system with so much free space shows that the context cannot have grown beyond its quota since it was measured.
@@ -50,7 +62,11 @@ func (a *Access) Usage(ctx context.Context) Usage {
 		return Usage{}
 	}
 	room, err := a.account.look(ctx, 0, 0, a.account.suspect)
-	return Usage{a.account.bytes.Load(), a.account.entries.Load(), !room && err == nil, a.account.floor.Load()}
+	return a.account.usage(room || err != nil)
+}
+
+func (a *account) usage(room bool) Usage {
+	return Usage{a.bytes.Load(), a.entries.Load(), !room, a.floor.Load(), a.quota}
 }
 
 // Baseline returns what the context takes before its user writes without charges, to compare later results of Usage with. It measures the
@@ -63,7 +79,7 @@ func (a *Access) Baseline(ctx context.Context) Usage {
 		return Usage{}
 	}
 	if written := a.account.written.Swap(true); !written && a.account.roomy() {
-		return Usage{}
+		return a.account.usage(true)
 	}
 	return a.Usage(ctx)
 }
