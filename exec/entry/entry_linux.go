@@ -193,6 +193,11 @@ func (s Step) prepare() error {
 			return fmt.Errorf("landlock: %w", err)
 		}
 	}
+	if !s.Again {
+		if err := withoutLandlock(); err != nil {
+			return fmt.Errorf("refuse landlock: %w", err)
+		}
+	}
 	return nil
 }
 

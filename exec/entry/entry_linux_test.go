@@ -325,3 +325,25 @@ func TestPathsAreAllThatACommandReaches(t *testing.T) {
 		t.Errorf("lists outside: code %d, %s", code, out)
 	}
 }
+
+// TestCommandHasNoLandlock has a command make a ruleset: its rules would keep unlinked files.
+func TestCommandHasNoLandlock(t *testing.T) {
+	t.Parallel()
+	if Version() == 0 {
+		t.Skip("the kernel has no Landlock that can be used")
+	}
+	script := fmt.Sprintf("$n = syscall(%d, 0, 0, 1); print $n < 0 && $!{ENOSYS} ? 'none' : 'some'", unix.SYS_LANDLOCK_CREATE_RULESET)
+	for _, c := range []struct {
+		name string
+		step Step
+		want string
+	}{
+		{"a command", Step{}, "none"},
+		{"a restricted command", Step{Paths: []Path{{"/", Execute}}}, "none"},
+		{"a program that begins commands", Step{Again: true, Paths: []Path{{"/", Execute}}}, "some"},
+	} {
+		if out, code := become(t, c.step, nil, "perl", "-MErrno", "-e", script); code != 0 || out != c.want {
+			t.Errorf("%s: it has %q, code %d", c.name, out, code)
+		}
+	}
+}
