@@ -8,6 +8,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/gate"
 	"github.com/ctxfs/ctxfs/contexts/lifecycle"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/contexts/seeding"
 	"github.com/ctxfs/ctxfs/contexts/zones"
@@ -28,6 +29,9 @@ type (
 	Remote    = gate.Remote
 	Recording = gate.Recording
 	Quota     = gate.Quota
+	Space     = disk.Space
+	DiskUsage = disk.Usage
+	Nameless  = disk.Nameless
 	Usage     = gate.Usage
 
 	Phase           = seeding.Phase
@@ -148,3 +152,6 @@ func LostStates(l Layout, mounters ...driver.Mounter) []string {
 
 // WithoutLayers names the contexts in l that were seeded with a layer that is missing, and cannot be reviewed without it.
 func WithoutLayers(l Layout) []string { return lifecycle.WithoutLayers(l) }
+
+// SpaceOf returns the free space in a description of a file system.
+func SpaceOf(st rootfs.Statfs) Space { return disk.SpaceOf(st) }

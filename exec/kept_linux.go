@@ -10,13 +10,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ctxfs/ctxfs/contexts/disk"
+	"github.com/ctxfs/ctxfs/contexts"
 )
 
 // kept adds what processes of the sandbox keep of the context's files that have no name any more: by descriptors, as working directories, and
 // mapped into memory. hidden says that there may be more, of which the kernel does not show the size: descriptors in flight in a socket, and,
 // to a server that is not root, mapped files that are not open.
-func (b *box) kept(found disk.Nameless) (hidden bool) {
+func (b *box) kept(found contexts.Nameless) (hidden bool) {
 	b.mu.Lock()
 	runs, init := b.init >= 0, b.initPID
 	b.mu.Unlock()
@@ -38,7 +38,7 @@ func (b *box) kept(found disk.Nameless) (hidden bool) {
 }
 
 // keptBy is kept of one process.
-func keptBy(pid int, found disk.Nameless) (hidden bool) {
+func keptBy(pid int, found contexts.Nameless) (hidden bool) {
 	for _, dir := range tasks(pid) {
 		tid, err := strconv.Atoi(filepath.Base(dir))
 		if err != nil || tid != pid && sharesFiles(pid, tid) {
@@ -71,7 +71,7 @@ func hasInFlight(fdinfo string) bool {
 }
 
 // addMapped adds files that a process has mapped. The kernel shows them to root only.
-func addMapped(pid int, found disk.Nameless) (hidden bool) {
+func addMapped(pid int, found contexts.Nameless) (hidden bool) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
 		return false // it has ended

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts"
-	"github.com/ctxfs/ctxfs/contexts/disk"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 )
 
@@ -69,7 +68,7 @@ func (*cgroups) by() map[string]string { return nil }
 
 func (*Processes) limitsIn(*Command, *plan) (Limits, error) { return Limits{}, notHere() }
 
-func (*box) kept(disk.Nameless) bool { return false }
+func (*box) kept(contexts.Nameless) bool { return false }
 
 func (*box) pause(context.Context) (func(), error) { return nil, notHere() }
 func (*box) halt(context.Context) (func(), error)  { return nil, notHere() }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts"
-	"github.com/ctxfs/ctxfs/contexts/disk"
 )
 
 // How often a command is measured, and how often if its output or its CPU time is limited.
@@ -117,9 +116,9 @@ func (g *gauge) measure(ctx, waiting context.Context) (resume func()) {
 }
 
 // freeIn returns what the file system of a context has free.
-func freeIn(access *contexts.Access) (free disk.Space, ok bool) {
+func freeIn(access *contexts.Access) (free contexts.Space, ok bool) {
 	st, err := access.Root.Statfs("/")
-	return disk.SpaceOf(st), err == nil
+	return contexts.SpaceOf(st), err == nil
 }
 
 // lookEvery is how often, one in so many times, the gauge looks at what commands keep although the file system has lost little.
@@ -187,7 +186,7 @@ func grown(first, now contexts.Usage) bool {
 // kept is what the running commands of a context keep of files that have no name any more.
 type kept struct {
 	at time.Time
-	disk.Usage
+	contexts.DiskUsage
 	// hidden says that there may be more, which cannot be measured.
 	hidden bool
 }
@@ -207,11 +206,11 @@ func (t *Processes) keptIn(id contexts.ID) kept {
 		}
 	}
 	t.mu.Unlock()
-	k, found := kept{at: time.Now()}, disk.Nameless{}
+	k, found := kept{at: time.Now()}, contexts.Nameless{}
 	for b := range boxes {
 		k.hidden = b.kept(found) || k.hidden
 	}
-	k.Usage = found.Usage()
+	k.DiskUsage = found.Usage()
 	for other, k := range t.kept { // those of contexts without commands are not looked at any longer
 		if k.at.Add(time.Minute).Before(time.Now()) {
 			delete(t.kept, other)
