@@ -193,7 +193,7 @@ func (s Step) prepare() error {
 			return fmt.Errorf("landlock: %w", err)
 		}
 	}
-	if !s.Again {
+	if s.Keep == 0 { // init restricts the commands that it starts
 		if err := withoutLandlock(); err != nil {
 			return fmt.Errorf("refuse landlock: %w", err)
 		}

@@ -340,7 +340,7 @@ func TestCommandHasNoLandlock(t *testing.T) {
 	}{
 		{"a command", Step{}, "none"},
 		{"a restricted command", Step{Paths: []Path{{"/", Execute}}}, "none"},
-		{"a program that begins commands", Step{Again: true, Paths: []Path{{"/", Execute}}}, "some"},
+		{"a program that begins commands", Step{Keep: 2, Paths: []Path{{"/", Execute}}}, "some"},
 	} {
 		if out, code := become(t, c.step, nil, "perl", "-MErrno", "-e", script); code != 0 || out != c.want {
 			t.Errorf("%s: it has %q, code %d", c.name, out, code)
