@@ -10,6 +10,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/sparse"
 	ourxattr "github.com/ctxfs/ctxfs/internal/xattr"
 )
 
@@ -75,7 +76,7 @@ func (d *dataCopier) clone(in, out node.File) bool {
 // copySparse copies the parts that hold data.
 func (d *dataCopier) copySparse(ctx context.Context, in, out node.File, size int64, report func(int64)) error {
 	for at := int64(0); at < size; {
-		start, end, err := nextData(in, at, size)
+		start, end, err := sparse.Next(in, at, size)
 		if err != nil {
 			return err
 		}
@@ -86,27 +87,6 @@ func (d *dataCopier) copySparse(ctx context.Context, in, out node.File, size int
 		at = end
 	}
 	return nil
-}
-
-// nextData finds the next part with data in [at, size). It is empty, at size, if only a hole is left. A file system that does not report
-// holes has none.
-func nextData(in node.File, at, size int64) (start, end int64, err error) {
-	err = withRawFD(in, func(fd int) (err error) {
-		if start, err = unix.Seek(fd, at, unix.SEEK_DATA); err != nil {
-			return err
-		}
-		end, err = unix.Seek(fd, start, unix.SEEK_HOLE)
-		return err
-	})
-	switch fserr.CodeOf(err) {
-	case 0:
-		return min(start, size), min(end, size), nil
-	case fserr.ENXIO:
-		return size, size, nil
-	case fserr.EINVAL, fserr.EOPNOTSUPP:
-		return at, size, nil
-	}
-	return 0, 0, err
 }
 
 // copyRange copies [from, to) in the kernel, or where it cannot, by reading and writing.

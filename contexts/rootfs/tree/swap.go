@@ -10,6 +10,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/sparse"
 )
 
 // Swap is a file or a link that waits under a reserved name to take the place of what stands at a path. What it replaces waits under
@@ -242,12 +243,13 @@ func (s *Swap) write(old node.Stat) (err error) {
 // tmpMode is the mode of a file until it has its content: what it replaces may be private.
 const tmpMode = 0o600
 
-// fill writes a content to a new file.
+// fill writes a content to a new file, and keeps its holes.
 func fill(f node.File, content io.Reader) error {
-	buf := copyBuffers.Get().(*[]byte)
-	defer copyBuffers.Put(buf)
-	_, err := io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{content}, *buf) // without WriteTo, which would allocate a buffer
-	return err
+	out := sparse.Writer(f)
+	if _, err := sparse.Copy(context.Background(), out, content); err != nil {
+		return err
+	}
+	return out.Finish()
 }
 
 // inherit gives a file the owner and the extended attributes of a file that it replaces.
