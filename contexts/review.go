@@ -2,6 +2,7 @@ package contexts
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,14 +16,17 @@ import (
 
 // Frozen calls f while no other caller of this server changes the context. Writers wait until f returns, and commands are paused.
 // It fails with EBUSY if the writers inside do not end within 10 s, or a command cannot be paused. Commands are paused for at most
-// 30 s: the context of f ends then, with an EBUSY as its cause. A caller that has the context alone (Unless) enters at once.
-func (m *Manager) Frozen(ctx context.Context, id ID, f func(ctx context.Context, a *Access) error) error {
+// 30 s: the context of f ends then, with an EBUSY as its cause. It also ends when another caller asks for the context
+// alone. A caller that has the context alone (Unless) enters at once.
+func (m *Manager) Frozen(ctx context.Context, id ID, f func(ctx context.Context, a *Access) error) (err error) {
 	if a, err := gate.AccessAlone(ctx, id); a != nil || err != nil {
 		if err == nil {
 			err = f(ctx, a)
 		}
 		return err
 	}
+	ctx, end := m.gates.Looks.Begin(ctx, id)
+	defer func() { err = end(err) }()
 	unlock, err := m.cat.LockContext(ctx, id, func() {})
 	if err != nil {
 		return err
@@ -34,6 +38,41 @@ func (m *Manager) Frozen(ctx context.Context, id ID, f func(ctx context.Context,
 	}
 	defer a.Release()
 	return m.gates.Frozen(ctx, id, func(ctx context.Context) error { return f(ctx, a) })
+}
+
+// Beside calls f as an operation that reads a context, and that no other caller waits for: the context of f ends when
+// another caller asks for the context alone, and Beside then fails with EBUSY. f must compare what it read of a file with
+// what the context has afterwards: a batch may have replaced it.
+func (m *Manager) Beside(ctx context.Context, id ID, f func(ctx context.Context, a *Access) error) error {
+	return m.Looking(ctx, id, func(ctx context.Context, a *Access) error {
+		resume := a.Rest()
+		return errors.Join(f(ctx, a), resume(ctx))
+	})
+}
+
+// Looking is Beside for an operation that is short enough for a batch to wait for it.
+func (m *Manager) Looking(ctx context.Context, id ID, f func(ctx context.Context, a *Access) error) (err error) {
+	if a, err := gate.AccessAlone(ctx, id); a != nil || err != nil {
+		if err == nil {
+			err = f(ctx, a)
+		}
+		return err
+	}
+	ctx, end := m.gates.Looks.Begin(ctx, id)
+	defer func() { err = end(err) }()
+	a, err := m.Acquire(ctx, id, Read)
+	if err != nil {
+		return err
+	}
+	defer a.Release()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer context.AfterFunc(a.Closing(), func() { cancel(gate.Wanted(id)) })()
+	err = f(ctx, a)
+	if err != nil && fserr.CodeOf(context.Cause(ctx)) == fserr.EBUSY {
+		err = context.Cause(ctx)
+	}
+	cancel(nil)
+	return err
 }
 
 // Record records which paths of a context callers of this server change, until it is stopped.

@@ -57,6 +57,8 @@ type Gates struct {
 	Mounts *Mounts
 	// Views are the snapshots that are open.
 	Views Views
+	// Looks are the calls that look at whole contexts.
+	Looks Looks
 	marks *marks
 
 	table
@@ -207,8 +209,8 @@ func (t *Gates) gate(ctx context.Context, id catalog.ID, begin func(context.Cont
 	return begin(ctx, rec)
 }
 
-// Opening takes the lock under which this process finds, mounts and opens a context. IDs that differ only by case share one. A caller that has the
-// context alone needs no lock.
+// Opening takes the lock under which this process finds, mounts and opens a context. IDs that differ only by case share
+// one. A caller that has the context alone needs no lock.
 func (t *Gates) Opening(ctx context.Context, id catalog.ID) (unlock func(), err error) {
 	if taken(ctx, id) != nil {
 		return func() {}, nil
@@ -409,8 +411,32 @@ func taken(ctx context.Context, id catalog.ID) *Taken {
 	return nil
 }
 
-// AccessAlone returns an access to the context that the caller has alone by ctx (Taken.Alone), nil if the caller has another one or none. It fails
-// with EAGAIN if the context was not open when it was taken.
+// Ask calls f, which looks at the context that its caller has alone, with the context of Alone. It fails with EBUSY if f
+// takes longer than DrainTime: all callers wait until f returns.
+func (k *Taken) Ask(ctx context.Context, f func(ctx context.Context) error) error {
+	within, cancel := context.WithTimeout(k.Alone(ctx), k.t.cfg.DrainTime)
+	defer cancel()
+	err := f(within)
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		err = inUse(k.id, "the look at its changes", k.t.cfg.DrainTime)
+	}
+	return err
+}
+
+// Within waits for the lock of a context, DrainTime at most, and ends those who look at the context meanwhile. lock takes
+// it. Within fails with EBUSY if the lock is not free by then.
+func (t *Gates) Within(ctx context.Context, id catalog.ID, lock func(ctx context.Context) (unlock func(), err error)) (unlock func(), err error) {
+	defer t.Looks.Ask(id)()
+	within, cancel := context.WithTimeout(ctx, t.cfg.DrainTime)
+	defer cancel()
+	if unlock, err = lock(within); err != nil && within.Err() != nil && ctx.Err() == nil {
+		err = inUse(id, "a call that copies, replaces or deletes it", t.cfg.DrainTime)
+	}
+	return unlock, err
+}
+
+// AccessAlone returns an access to the context that the caller has alone by ctx (Taken.Alone), nil if the caller has
+// another one or none. It fails with EAGAIN if the context was not open when it was taken.
 func AccessAlone(ctx context.Context, id catalog.ID) (*Access, error) {
 	k := taken(ctx, id)
 	switch {

@@ -75,7 +75,7 @@ func (d *deletions) Delete(ctx context.Context, id catalog.ID, unless Unless) (D
 // delete removes a context under its locks. It empties the trash after it released them, so that the next context of this ID
 // does not wait.
 func (d *deletions) delete(ctx context.Context, id catalog.ID, unless Unless) (Deleted, error) {
-	unlock, err := d.lock(ctx, id)
+	unlock, err := d.lockSoon(ctx, id)
 	if err != nil {
 		return Deleted{}, catalog.Wrap(id, "could not be deleted", err)
 	}
@@ -164,7 +164,7 @@ func (d *deletions) moveUnless(ctx context.Context, rec metadata.Context, taken 
 			return nil, err
 		}
 		defer unlock()
-		if err := check(taken.Alone(ctx)); err != nil {
+		if err := taken.Ask(ctx, check); err != nil {
 			return nil, err
 		}
 	}

@@ -39,9 +39,11 @@ func (c *collection) zoneFiles(ctx context.Context) error {
 // zone removes the old files of one zone.
 func (c *collection) zone(ctx context.Context, id catalog.ID, z zones.Zone) {
 	old := &oldFiles{before: c.cat.Now().Add(-z.Keep).UnixNano()}
-	err := c.inZone(ctx, id, z, gate.Read, func(root rootfs.Root, _ *gate.Access) error { return old.find(ctx, root) })
+	err := c.inZone(ctx, id, z, gate.Read, func(ctx context.Context, root rootfs.Root, _ *gate.Access) error { return old.find(ctx, root) })
 	if err == nil && !c.opts.DryRun && len(old.paths) > 0 {
-		err = c.inZone(ctx, id, z, gate.Write, func(root rootfs.Root, a *gate.Access) error { return old.remove(ctx, root, a, z.Path) })
+		err = c.inZone(ctx, id, z, gate.Write, func(ctx context.Context, root rootfs.Root, a *gate.Access) error {
+			return old.remove(ctx, root, a, z.Path)
+		})
 	}
 	name := string(id) + z.Path
 	if old.files > 0 {
@@ -52,19 +54,29 @@ func (c *collection) zone(ctx context.Context, id catalog.ID, z zones.Zone) {
 	}
 }
 
-// inZone calls f with the root of a zone. That is no use of the context.
-func (c *collection) inZone(ctx context.Context, id catalog.ID, z zones.Zone, use gate.Use, f func(root rootfs.Root, a *gate.Access) error) error {
+// inZoneFunc looks at a zone, or changes it.
+type inZoneFunc func(ctx context.Context, root rootfs.Root, a *gate.Access) error
+
+// inZone calls f with the root of a zone. That is no use of the context, and ends when another caller asks for the context alone.
+func (c *collection) inZone(ctx context.Context, id catalog.ID, z zones.Zone, use gate.Use, f inZoneFunc) error {
 	a, err := c.gates.Acquire(gate.Observe(ctx), id, use)
 	if err != nil {
 		return err
 	}
 	defer a.Release()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(a.Closing(), cancel)()
 	zoned, ok := a.Root.(*rootfs.Zoned)
 	if !ok {
 		return nil
 	}
 	if root := zoned.Zone(z.Path[1:]); root != nil {
-		return f(root, a)
+		err := f(ctx, root, a)
+		if a.Closing().Err() != nil { // the next collection looks again
+			err = nil
+		}
+		return err
 	}
 	return nil
 }
@@ -99,7 +111,7 @@ func (o *oldFiles) find(ctx context.Context, root rootfs.Root) error {
 func (o *oldFiles) remove(ctx context.Context, root rootfs.Root, a *gate.Access, zone string) error {
 	o.files, o.bytes = 0, 0
 	for _, p := range o.paths {
-		if ctx.Err() != nil || a.Closing().Err() != nil {
+		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		st, err := root.Lstat(p)

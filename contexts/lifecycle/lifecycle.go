@@ -51,6 +51,22 @@ type changes struct {
 
 // lock waits for the end of seedings of contexts. It takes a share of the work lock, and the locks of the contexts.
 func (c *changes) lock(ctx context.Context, ids ...catalog.ID) (unlock func(), err error) {
+	return c.locked(ctx, c.lockContext, ids...)
+}
+
+// lockSoon is lock for a caller that takes the context alone. It waits for the context's lock at most as long as Gates.Take does for the operations inside.
+func (c *changes) lockSoon(ctx context.Context, id catalog.ID) (unlock func(), err error) {
+	return c.locked(ctx, func(ctx context.Context, id catalog.ID) (func(), error) {
+		return c.gates.Within(ctx, id, func(ctx context.Context) (func(), error) { return c.lockContext(ctx, id) })
+	}, id)
+}
+
+func (c *changes) lockContext(ctx context.Context, id catalog.ID) (unlock func(), err error) {
+	return c.cat.LockContext(ctx, id, func() {})
+}
+
+// locked is lock with a function that takes the lock of a context.
+func (c *changes) locked(ctx context.Context, lock func(context.Context, catalog.ID) (func(), error), ids ...catalog.ID) (unlock func(), err error) {
 	releases := make([]func(), 0, 1+len(ids))
 	unlock = func() {
 		for _, release := range slices.Backward(releases) {
@@ -65,7 +81,7 @@ func (c *changes) lock(ctx context.Context, ids ...catalog.ID) (unlock func(), e
 			return unlock, nil
 		}
 		if err = c.seeder.Flights.Wait(ctx, ids[i]); err == nil {
-			release, err = c.cat.LockContext(ctx, ids[i], func() {})
+			release, err = lock(ctx, ids[i])
 		}
 	}
 	unlock()

@@ -81,15 +81,15 @@ func (s *snapshots) Snapshot(ctx context.Context, id catalog.ID, name string) (S
 	var out snapshotRecord
 	asked, done := s.points.request(id)
 	defer done()
-	err := s.locked(ctx, id, name, "could not be kept as a snapshot", func(ctx context.Context, rec metadata.Context) (err error) {
+	err := s.with(ctx, s.lock, id, name, "could not be kept as a snapshot", func(ctx context.Context, rec metadata.Context) (err error) {
 		out, err = s.take(ctx, rec, name, asked)
 		return err
 	})
 	return out.snapshot(), err
 }
 
-// locked calls f with the record of a context that is ready, and whose lock is held.
-func (s *snapshots) locked(ctx context.Context, id catalog.ID, name, what string, f func(ctx context.Context, rec metadata.Context) error) error {
+// with calls f with the record of a context that is ready, and whose lock is held.
+func (s *snapshots) with(ctx context.Context, lock func(context.Context, ...catalog.ID) (func(), error), id catalog.ID, name, what string, f func(ctx context.Context, rec metadata.Context) error) error {
 	if err := checkSnapshotName(name); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (s *snapshots) locked(ctx context.Context, id catalog.ID, name, what string
 		return err
 	}
 	defer ended()
-	unlock, err := s.lock(ctx, id)
+	unlock, err := lock(ctx, id)
 	if err != nil {
 		return catalog.Wrap(id, what, err)
 	}
@@ -282,7 +282,8 @@ func (s *snapshots) Restore(ctx context.Context, id catalog.ID, name string, unl
 		err = s.ask(ctx, id, unless)
 	}
 	if err == nil {
-		err = s.locked(ctx, id, name, "could not be restored", func(ctx context.Context, rec metadata.Context) (err error) {
+		soon := func(ctx context.Context, _ ...catalog.ID) (func(), error) { return s.lockSoon(ctx, id) }
+		err = s.with(ctx, soon, id, name, "could not be restored", func(ctx context.Context, rec metadata.Context) (err error) {
 			out, err = s.restore(ctx, rec, name, unless)
 			return err
 		})
@@ -353,7 +354,7 @@ func (s *snapshots) swap(ctx context.Context, d driver.Driver, id catalog.ID, na
 		return 0, err
 	}
 	if unless != nil {
-		err = unless(taken.Alone(ctx))
+		err = taken.Ask(ctx, unless)
 	}
 	if mounter, ok := d.(driver.Mounter); ok && err == nil {
 		err = taken.Hide(ctx, mounter)
@@ -392,7 +393,7 @@ func unswappable(err error) error {
 
 // DeleteSnapshot removes a snapshot.
 func (s *snapshots) DeleteSnapshot(ctx context.Context, id catalog.ID, name string) error {
-	err := s.locked(ctx, id, name, "has a snapshot that could not be deleted", func(context.Context, metadata.Context) error {
+	err := s.with(ctx, s.lock, id, name, "has a snapshot that could not be deleted", func(context.Context, metadata.Context) error {
 		return s.cat.Staging.With("trash", func(dir string) error {
 			err := disk.RenameNoReplace(s.cat.Layout.Snapshot(id, name), filepath.Join(dir, "snapshot"))
 			if errors.Is(err, os.ErrNotExist) {
