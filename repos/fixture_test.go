@@ -223,16 +223,21 @@ func manifestOf(dir string) (*seed.Manifest, error) {
 }
 
 // Frozen implements review.Contexts.
-func (w *world) Frozen(_ context.Context, id string, f func(rootfs.Root) error) error {
+func (w *world) Frozen(ctx context.Context, id string, f func(context.Context, rootfs.Root) error) error {
 	root, err := rootfs.Open(filepath.Join(w.dir, id), rootfs.Options{})
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(root), root.Close())
+	return errors.Join(f(ctx, root), root.Close())
 }
 
 // Reading implements review.Contexts.
-func (w *world) Reading(ctx context.Context, id string, f func(rootfs.Root) error) error {
+func (w *world) Reading(ctx context.Context, id string, f func(context.Context, rootfs.Root) error) error {
+	return w.Frozen(ctx, id, f)
+}
+
+// Beside implements review.Contexts.
+func (w *world) Beside(ctx context.Context, id string, f func(context.Context, rootfs.Root) error) error {
 	return w.Frozen(ctx, id, f)
 }
 
@@ -243,7 +248,9 @@ func (w *world) Changing(ctx context.Context, id string, f func(rootfs.Root, rev
 
 // Replacing implements review.Contexts.
 func (w *world) Replacing(ctx context.Context, id string, f func(rootfs.Root, review.Charge) error) error {
-	return w.Frozen(ctx, id, func(root rootfs.Root) error { return f(root, func(int64, int64) error { return nil }) })
+	return w.Frozen(ctx, id, func(_ context.Context, root rootfs.Root) error {
+		return f(root, func(int64, int64) error { return nil })
+	})
 }
 
 // Origin implements review.Contexts.

@@ -50,7 +50,8 @@ func (r *Reviews) against(ctx context.Context, q Query) (l *List, err error) {
 		return nil, err
 	}
 	l = &List{context: q.Context, state: &state{}, base: other.base, room: newRoom(ctx)}
-	err = r.cfg.Contexts.Frozen(ctx, q.Context, func(root rootfs.Root) error {
+	err = r.frozen(ctx, q.Context, func(ctx context.Context, root rootfs.Root) error {
+		l.room.reset()
 		diffs, err := r.compare(ctx, q, origin, other.base, root, l.room)
 		diffs = slices.DeleteFunc(diffs, other.hasBeside)
 		if err == nil {
@@ -160,7 +161,7 @@ func (r *Reviews) workspaceSide(ctx context.Context, q Query, own Origin) (_ *ot
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if b.overrides[p], err = versionIn(r.ws.root, p); err != nil {
+		if b.overrides[p], err = r.versionIn(ctx, p); err != nil {
 			return nil, err
 		}
 	}
@@ -174,7 +175,7 @@ func (r *Reviews) differences(ctx context.Context, q Query, o Origin, st *state)
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	err = r.cfg.Contexts.Frozen(ctx, q.Context, func(root rootfs.Root) (err error) {
+	err = r.frozen(ctx, q.Context, func(ctx context.Context, root rootfs.Root) (err error) {
 		diffs, err = r.compare(ctx, q, o, b, root, nil)
 		return err
 	})
@@ -215,9 +216,9 @@ func (w *workspace) unmoved(e *seed.Entry) (bool, error) {
 	return err == nil && seed.NewEntry(e.Path, st, e.Target).Same(*e), err
 }
 
-// versionIn reads the version of a file or link; a zero one if there is neither.
-func versionIn(root rootfs.Root, p Path) (Version, error) {
-	v, _, err := readVersion(root, p, nil)
+// versionIn reads the version of a file or link of the workspace; a zero one if there is neither.
+func (r *Reviews) versionIn(ctx context.Context, p Path) (Version, error) {
+	v, _, err := readVersion(ctx, r.ws.root, p, r.store.hashing())
 	if isAbsent(err) || (err == nil && v.Type != rootfs.TypeFile && v.Type != rootfs.TypeSymlink) {
 		return Version{}, nil
 	}
@@ -267,7 +268,7 @@ func (r *Reviews) contextSide(ctx context.Context, q Query) (*otherSide, error) 
 	side.hold(diffs)
 	b.elsewhere = func(e entry) (io.ReadCloser, error) {
 		var data []byte
-		err := r.cfg.Contexts.Reading(ctx, q.Context, func(root rootfs.Root) (err error) {
+		err := r.cfg.Contexts.Reading(ctx, q.Context, func(_ context.Context, root rootfs.Root) (err error) {
 			data, err = whole(e.path, e.Version, func() (io.ReadCloser, error) { return openIn(root, e) })
 			return err
 		})

@@ -96,8 +96,8 @@ func (s *step) did() Applied {
 }
 
 // keep reads what stands at a path of a tree, and keeps its content. A directory is a Version of that type.
-func (s *Store) keep(root rootfs.Root, p Path) (Version, seen, error) {
-	v, st, err := readVersion(root, p, s.Put)
+func (s *Store) keep(ctx context.Context, root rootfs.Root, p Path) (Version, seen, error) {
+	v, st, err := readVersion(ctx, root, p, s.keeping())
 	if isAbsent(err) {
 		return Version{}, seen{}, nil
 	}
@@ -138,11 +138,14 @@ func (w *workspace) plan(ctx context.Context, steps []step, refuseMerge bool) ([
 	unread := make([]error, len(order))
 	err := inParallel(ctx, len(order), func(i int) error {
 		s := order[i]
-		s.Before, s.seen, unread[i] = w.store.keep(w.root, s.Path)
+		s.Before, s.seen, unread[i] = w.store.keep(ctx, w.root, s.Path)
 		return nil
 	})
 	if err != nil {
 		return nil, err
+	}
+	if slices.ContainsFunc(unread, func(err error) bool { return errors.Is(err, errLater) }) {
+		return nil, errLater
 	}
 	for i, s := range order {
 		if err := ctx.Err(); err != nil {
@@ -549,9 +552,9 @@ func (s *swaps) back() (stay []Path, err error) {
 }
 
 func (s *swaps) backOne(swap *tree.Swap, st *step) error {
-	made := func(f tree.Former) (bool, error) { return s.isFinal(f, st.After) }
+	made := func(f tree.Former) (bool, error) { return s.isFinal(context.Background(), f, st.After) }
 	// A program that only has the old file open has not saved it.
-	replaced := func(f tree.Former) (bool, error) { return isVersion(f, st.Before) }
+	replaced := func(f tree.Former) (bool, error) { return isVersion(context.Background(), f, st.Before) }
 	return swap.Back(made, replaced)
 }
 

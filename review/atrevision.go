@@ -78,7 +78,7 @@ func (r *Reviews) checkRevision(ctx context.Context, id, want string) error {
 		return nil
 	}
 	at := &revisionCheck{want: want}
-	check := func(_ rootfs.Root, l *List) error { return at.check(l.Changes) }
+	check := func(_ context.Context, _ rootfs.Root, l *List) error { return at.check(l.Changes) }
 	l, err := r.changes(ctx, Query{Context: id}, check)
 	if errors.Is(err, errListIgnored) {
 		l, err = r.changes(ctx, Query{Context: id, Ignored: true}, check)

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"context"
 	"errors"
 	"io"
 	"maps"
@@ -213,10 +214,12 @@ func (b *base) open(e entry) (io.ReadCloser, error) {
 }
 
 // version returns an entry's version with its hash.
-func (b *base) version(e entry) (Version, error) { return b.read(e, hashOf) }
+func (b *base) version(ctx context.Context, e entry) (Version, error) {
+	return b.read(ctx, e, b.store.hashing())
+}
 
-// read is version with a function that reads the content, if that is needed.
-func (b *base) read(e entry, use func(io.Reader) (hash string, size int64, err error)) (v Version, err error) {
+// read is version with a reader of the content, if that is needed.
+func (b *base) read(ctx context.Context, e entry, use reader) (v Version, err error) {
 	v = e.Version
 	if !v.Exists() || v.Hash != "" {
 		return v, nil
@@ -226,6 +229,20 @@ func (b *base) read(e entry, use func(io.Reader) (hash string, size int64, err e
 		return v, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	v.Hash, v.Size, err = use(r)
+	if f, ok := r.(rootfs.File); ok && e.Size >= largeContent {
+		st, err := f.Stat()
+		if err != nil {
+			return v, err
+		}
+		if v.Hash, err = use.known(ctx, b.layer, e.path, st); v.Hash == "" && err == nil {
+			v, err = use.file(ctx, f, st)
+			v.Mode = e.Mode
+		}
+		if errors.Is(err, errUnstable) && v.Hash != "" { // its links or attributes: nothing writes to a layer
+			err = nil
+		}
+		return v, err
+	}
+	v.Hash, v.Size, err = use.read(ctx, r)
 	return v, err
 }

@@ -131,7 +131,7 @@ func TestNamesThatATreeCannotHaveAreNotThere(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, root.Close()) }()
 	for _, p := range []Path{Path(strings.Repeat("x", 300)), Path(strings.Repeat("x", 300)) + "/y", Path(strings.Repeat("x/", 3000)) + "y"} {
-		_, _, err := readVersion(root, p, nil)
+		_, _, err := readVersion(t.Context(), root, p, reader{read: hashOf})
 		_, statErr := lstat(root, p)
 		if fserr.CodeOf(err) != fserr.ENOENT || fserr.CodeOf(statErr) != fserr.ENOENT {
 			t.Errorf("%.10s…: %v, %v", p, err, statErr)

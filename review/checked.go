@@ -31,10 +31,10 @@ func (r *Reviews) Place(ctx context.Context, fork string, e *Entry) error {
 	if err != nil {
 		return err
 	}
-	return r.cfg.Contexts.Changing(ctx, fork, func(root rootfs.Root, _ Charge) error {
+	return r.changing(ctx, fork, besideTries, func(inContext context.Context, root rootfs.Root, _ Charge) error {
 		w := r.workspaceIn(root)
 		for i := range steps {
-			if steps[i].Before, _, err = r.store.keep(root, steps[i].Path); err != nil {
+			if steps[i].Before, _, err = r.store.keep(inContext, root, steps[i].Path); err != nil {
 				return err
 			}
 		}
@@ -64,7 +64,7 @@ func (r *Reviews) toPlace(ctx context.Context, fork string, e *Entry) ([]step, e
 		if _, ok := want[p]; ok {
 			continue
 		}
-		v, _, err := r.store.keep(r.ws.root, p)
+		v, _, err := r.store.keep(ctx, r.ws.root, p)
 		if err != nil {
 			return nil, fserr.Wrap(err, "check", "/"+string(p), "")
 		}

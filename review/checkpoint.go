@@ -44,15 +44,13 @@ func (r *Reviews) checkpoint(ctx context.Context, id string) (_ *Checkpoint, err
 		return nil, err
 	}
 	c := &Checkpoint{context: id, digest: origin.Digest, journal: next - 1}
-	return c, r.cfg.Contexts.Frozen(ctx, id, func(root rootfs.Root) error {
+	return c, r.frozen(ctx, id, func(ctx context.Context, root rootfs.Root) error {
 		diffs, err := r.compare(ctx, Query{Context: id}, origin, l.base, root, nil)
 		if err != nil {
 			return err
 		}
-		for i := range diffs {
-			if diffs[i].After, err = r.kept(root, diffs[i]); err != nil {
-				return err
-			}
+		if err := r.keepAfter(ctx, root, diffs); err != nil {
+			return err
 		}
 		var beside map[Path]Difference
 		c.versions, beside = after(diffs, l.state.Overrides)
@@ -66,12 +64,25 @@ func (r *Reviews) checkpoint(ctx context.Context, id string) (_ *Checkpoint, err
 	})
 }
 
+// keepAfter puts the later versions of differences into the store. If it fails with errLater, it has named all large files.
+func (r *Reviews) keepAfter(ctx context.Context, root rootfs.Root, diffs []Difference) (err error) {
+	var later error
+	for i := range diffs {
+		if diffs[i].After, err = r.kept(ctx, root, diffs[i]); errors.Is(err, errLater) {
+			later = err
+		} else if err != nil {
+			return err
+		}
+	}
+	return later
+}
+
 // kept puts the later version of a difference into the store. A file that another program writes meanwhile is kept as it was read.
-func (r *Reviews) kept(root rootfs.Root, d Difference) (Version, error) {
+func (r *Reviews) kept(ctx context.Context, root rootfs.Root, d Difference) (Version, error) {
 	if !d.After.Exists() || d.Barred != "" || d.Tree != nil || r.store.has(d.After.Hash) {
 		return d.After, nil
 	}
-	v, _, err := r.store.keep(root, d.Path)
+	v, _, err := r.store.keep(ctx, root, d.Path)
 	if errors.Is(err, errUnstable) {
 		err = nil
 	}
@@ -202,7 +213,7 @@ func (r *Reviews) stepsBetween(ctx context.Context, from, to *Checkpoint) (steps
 		}{{from, &s.Before}, {to, &s.After}} {
 			v, ok := side.at.versions[p]
 			if !ok {
-				if v, err = r.keepEntry(layer, layer.lookup(p)); err != nil {
+				if v, err = r.keepEntry(ctx, layer, layer.lookup(p)); err != nil {
 					return nil, err
 				}
 			}

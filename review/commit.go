@@ -384,7 +384,7 @@ func (c *draft) merge(ctx context.Context, r *Reviews, steps []*step) (conflicts
 	slices.SortStableFunc(steps, func(a, b *step) int { return removalFirst(a.to, b.to) })
 	for _, s := range steps {
 		p := c.within(s.Path)
-		before, err := c.before(r.store, p, !s.to.Exists(), removed)
+		before, err := c.before(ctx, r.store, p, !s.to.Exists(), removed)
 		if err != nil {
 			return nil, err
 		}
@@ -415,7 +415,7 @@ func removalFirst(a, b Version) int {
 
 // before reads what the parent has at a path. What is in the way of the path is a directory, as is a repository within it. If the path is to
 // be removed, a file above it and files below it are not in the way: the parent does not have the path.
-func (c *draft) before(store *Store, p string, removal bool, removed map[string]bool) (Version, error) {
+func (c *draft) before(ctx context.Context, store *Store, p string, removal bool, removed map[string]bool) (Version, error) {
 	at, e, err := c.Entry(p)
 	if err != nil || e.Mode == 0 || removed[at] {
 		return Version{}, err
@@ -432,16 +432,16 @@ func (c *draft) before(store *Store, p string, removal bool, removed map[string]
 	if at != p {
 		return Version{Type: rootfs.TypeDirectory}, nil
 	}
-	return c.version(store, git.File{Path: p, Mode: e.Mode, ID: e.ID})
+	return c.version(ctx, store, git.File{Path: p, Mode: e.Mode, ID: e.ID})
 }
 
 // version reads a file's content into the store.
-func (c *draft) version(store *Store, f git.File) (v Version, err error) {
-	return versionOf(store, f, c.Blob)
+func (c *draft) version(ctx context.Context, store *Store, f git.File) (v Version, err error) {
+	return versionOf(ctx, store, f, c.Blob)
 }
 
 // versionOf reads a file's content, which blob opens by its ID, into the store.
-func versionOf(store *Store, f git.File, blob func(id string) (io.Reader, error)) (v Version, err error) {
+func versionOf(ctx context.Context, store *Store, f git.File, blob func(id string) (io.Reader, error)) (v Version, err error) {
 	switch f.Mode {
 	case git.ModeFile:
 		v = Version{Type: rootfs.TypeFile, Mode: 0o644}
@@ -456,7 +456,7 @@ func versionOf(store *Store, f git.File, blob func(id string) (io.Reader, error)
 	}
 	content, err := blob(f.ID)
 	if err == nil {
-		v.Hash, v.Size, err = store.Put(content)
+		v.Hash, v.Size, err = store.Put(ctx, content)
 	}
 	return v, err
 }
@@ -471,7 +471,7 @@ func (c *draft) mergeIndex(ctx context.Context, r *Reviews) (conflicts []Conflic
 	staged := slices.Sorted(maps.Keys(index))
 	for _, s := range c.steps {
 		p := c.within(s.Path)
-		now, err := c.version(r.store, index[p])
+		now, err := c.version(ctx, r.store, index[p])
 		if err != nil {
 			return nil, err
 		}

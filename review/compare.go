@@ -68,6 +68,8 @@ type comparison struct {
 	// candidates are the files and links whose contents must be compared.
 	candidates []candidate
 	out        []Difference
+	// later says that large files must be read first.
+	later bool
 	// alone has the barred paths of the tree. What the base has there cannot be compared.
 	alone map[Path]bool
 }
@@ -78,7 +80,8 @@ type candidate struct {
 	entry
 }
 
-// compare compares what is at each of the paths and below it; "" is everything. The differences are sorted by path.
+// compare compares what is at each of the paths and below it; "" is everything. The differences are sorted by path. It fails with errLater if large files
+// must be read first, all of which it has named by then.
 func (c *comparison) compare(ctx context.Context, paths ...Path) ([]Difference, error) {
 	c.begun, c.out, c.seen, c.directories, c.alone = time.Now(), nil, map[Path]bool{}, map[Path]bool{}, map[Path]bool{}
 	c.base.order()
@@ -99,12 +102,19 @@ func (c *comparison) compare(ctx context.Context, paths ...Path) ([]Difference, 
 			if c.isSeen(e) || c.isLeftAlone(e.path) {
 				continue
 			}
-			v, err := c.base.version(e)
+			v, err := c.base.version(ctx, e)
+			if errors.Is(err, errLater) {
+				c.later = true
+				continue
+			}
 			if err != nil {
 				return nil, err
 			}
 			c.out = append(c.out, Difference{Path: e.path, Before: v})
 		}
+	}
+	if c.later {
+		return nil, errLater
 	}
 	slices.SortFunc(c.out, func(a, b Difference) int { return cmp.Compare(a.Path, b.Path) })
 	return c.out, ctx.Err()
@@ -294,27 +304,33 @@ func (c *comparison) visit(ctx context.Context, p Path, st rootfs.Stat) error {
 func (c *comparison) contents(ctx context.Context) error {
 	all := c.candidates
 	c.candidates = nil
-	return inParallel(ctx, len(all), func(i int) error { return c.content(all[i].path, all[i].entry) })
+	return inParallel(ctx, len(all), func(i int) error { return c.content(ctx, all[i].path, all[i].entry) })
 }
 
 // content compares the contents of a file or link.
-func (c *comparison) content(p Path, e entry) error {
+func (c *comparison) content(ctx context.Context, p Path, e entry) error {
 	d := Difference{Path: p}
-	after, st, err := readVersion(c.root, p, c.room.holding(&d.held[1]))
+	after, st, err := readVersion(ctx, c.root, p, c.room.holding(c.base.store, &d.held[1]))
 	d.After, d.Unstable = after, errors.Is(err, errUnstable)
 	if isAbsent(err) {
 		c.unsee(e)
 		return nil
 	}
-	if err != nil && !d.Unstable {
+	later := errors.Is(err, errLater)
+	if err != nil && !d.Unstable && !later {
 		return err
 	}
-	if d.Before, err = c.base.read(e, c.room.holding(&d.held[0])); err != nil {
+	d.Before, err = c.base.read(ctx, e, c.room.holding(c.base.store, &d.held[0]))
+	later = later || errors.Is(err, errLater)
+	if err != nil && !later {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
+	case later: // the others are compared first
+		c.later = true
+		return nil
 	case d.Unstable || !d.Before.Same(after):
 		c.out = append(c.out, d)
 		return nil

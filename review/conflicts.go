@@ -150,7 +150,7 @@ func (w *workspace) clear(ctx context.Context, e *Entry) error {
 		known[s.Path] = i
 	}
 	remove := func(p Path) error {
-		now, _, err := w.store.keep(w.root, p)
+		now, _, err := w.store.keep(ctx, w.root, p)
 		if err != nil {
 			return fserr.Wrap(err, "rebase", "/"+string(p), "")
 		}
@@ -294,7 +294,7 @@ func (w *workspace) writeMarkers(ctx context.Context, s *step, theirs string) (b
 		return false, err
 	}
 	s.After = s.Before
-	s.After.Hash, s.After.Size, err = w.store.Put(bytes.NewReader(text))
+	s.After.Hash, s.After.Size, err = w.store.Put(ctx, bytes.NewReader(text))
 	return true, err
 }
 
@@ -313,7 +313,7 @@ func (w *workspace) favour(ctx context.Context, s *step, how OnConflict) error {
 		return err
 	}
 	s.After, s.Merged = merge3{base: s.from, now: s.Before, want: s.to}.mode(s.Before), true
-	s.After.Hash, s.After.Size, err = w.store.Put(bytes.NewReader(text))
+	s.After.Hash, s.After.Size, err = w.store.Put(ctx, bytes.NewReader(text))
 	return err
 }
 
@@ -362,7 +362,7 @@ func (r *Reviews) Resolve(ctx context.Context, id string, p Path, to Resolution,
 		s.BaseBefore, s.WasBehind = st.Overrides[p], &behind
 	}
 	e := &Entry{Kind: EntryResolve, Context: id, Actor: actor, InContext: true, MovesBase: true}
-	err = r.exchange(ctx, e, false, func(w *workspace) error {
+	err = r.exchange(ctx, e, false, func(ctx context.Context, w *workspace) error {
 		e.Steps = []step{s}
 		return w.planResolve(ctx, e, to)
 	})
@@ -376,7 +376,7 @@ func (r *Reviews) Resolve(ctx context.Context, id string, p Path, to Resolution,
 // planResolve plans the step that resolves a conflict.
 func (w *workspace) planResolve(ctx context.Context, e *Entry, to Resolution) error {
 	s := &e.Steps[0]
-	now, _, err := w.store.keep(w.root, s.Path)
+	now, _, err := w.store.keep(ctx, w.root, s.Path)
 	if err != nil {
 		return fserr.Wrap(err, "resolve", "/"+string(s.Path), "")
 	}
@@ -399,7 +399,7 @@ func (w *workspace) planResolve(ctx context.Context, e *Entry, to Resolution) er
 	case SideBase:
 		s.to = s.WasUnresolved.Base
 	case SideContent:
-		if s.to, err = w.resolvedTo(s, to.Content); err != nil {
+		if s.to, err = w.resolvedTo(ctx, s, to.Content); err != nil {
 			return err
 		}
 	default:
@@ -423,7 +423,7 @@ func (w *workspace) planResolve(ctx context.Context, e *Entry, to Resolution) er
 }
 
 // resolvedTo puts the content of a Resolution into the store. The version has the mode of the context's file, or else of the workspace's.
-func (w *workspace) resolvedTo(s *step, content []byte) (v Version, err error) {
+func (w *workspace) resolvedTo(ctx context.Context, s *step, content []byte) (v Version, err error) {
 	if len(content) > MaxText {
 		return v, &fserr.Error{Code: fserr.EFBIG, Op: "resolve", Path: "/" + string(s.Path), Detail: "the content is larger than 4 MiB", Hint: "write the file in the context"}
 	}
@@ -433,7 +433,7 @@ func (w *workspace) resolvedTo(s *step, content []byte) (v Version, err error) {
 			v.Mode = old.Mode
 		}
 	}
-	v.Hash, v.Size, err = w.store.Put(bytes.NewReader(content))
+	v.Hash, v.Size, err = w.store.Put(ctx, bytes.NewReader(content))
 	return v, err
 }
 
@@ -451,7 +451,7 @@ func (r *Reviews) conflictOf(ctx context.Context, id string, p Path) (*Unresolve
 }
 
 // readConflict reads a version of a recorded conflict.
-func (r *Reviews) readConflict(ctx context.Context, id string, p Path, which Which, use func(v Version, content io.Reader) error) error {
+func (r *Reviews) readConflict(ctx context.Context, id string, p Path, which Which, use func(ctx context.Context, v Version, content io.Reader) error) error {
 	u, err := r.conflictOf(ctx, id, p)
 	if err != nil {
 		return err
@@ -467,7 +467,7 @@ func (r *Reviews) readConflict(ctx context.Context, id string, p Path, which Whi
 			return err
 		}
 		hash := hashOfText(string(text))
-		return use(Version{Type: rootfs.TypeFile, Mode: u.Workspace.Mode, Size: int64(len(text)), Hash: hash}, bytes.NewReader(text))
+		return use(ctx, Version{Type: rootfs.TypeFile, Mode: u.Workspace.Mode, Size: int64(len(text)), Hash: hash}, bytes.NewReader(text))
 	case OfConflictWorkspace:
 		v = u.Workspace
 	}
@@ -478,7 +478,7 @@ func (r *Reviews) readConflict(ctx context.Context, id string, p Path, which Whi
 	if err != nil {
 		return err
 	}
-	return errors.Join(use(v, f), f.Close())
+	return errors.Join(use(ctx, v, f), f.Close())
 }
 
 // Stale is a decision that was taken back, because what it was about is not there any more.

@@ -57,7 +57,7 @@ func (r *Reviews) InBlobs(ctx context.Context, g *git.Draft, repo Path, changes 
 		}
 	}
 	for _, i := range slices.Sorted(maps.Keys(filters)) {
-		ok, err := c.unfiltered(&out[i], filters[i])
+		ok, err := c.unfiltered(ctx, &out[i], filters[i])
 		if err != nil {
 			return nil, nil, err
 		}
@@ -123,7 +123,7 @@ func (c *conversion) convert(ctx context.Context, of whichSide, attributes bool,
 		return err
 	}
 	for p, id := range ids {
-		if err := c.read(id, of(&changes[at[p]])); err != nil {
+		if err := c.read(ctx, id, of(&changes[at[p]])); err != nil {
 			return err
 		}
 	}
@@ -131,10 +131,10 @@ func (c *conversion) convert(ctx context.Context, of whichSide, attributes bool,
 }
 
 // read makes a blob the content of a version.
-func (c *conversion) read(id string, v *Version) error {
+func (c *conversion) read(ctx context.Context, id string, v *Version) error {
 	content, err := c.draft.Blob(id)
 	if err == nil {
-		v.Hash, v.Size, err = c.store.Put(content)
+		v.Hash, v.Size, err = c.store.Put(ctx, content)
 	}
 	return err
 }
@@ -164,14 +164,14 @@ func (c *conversion) layOut(work string, of whichSide, attributes bool, changes 
 
 // unfiltered reports whether a change of a file with a filter can be committed without the filter: the change leaves the content as it is, or
 // the contents are pointers of Git LFS. A version whose pointer the branch has becomes that pointer.
-func (c *conversion) unfiltered(change *PickedChange, filter string) (bool, error) {
+func (c *conversion) unfiltered(ctx context.Context, change *PickedChange, filter string) (bool, error) {
 	at, e, err := c.draft.Entry(c.within(change.Path))
 	if err != nil {
 		return false, err
 	}
 	var now Version
 	if at == c.within(change.Path) && (e.Mode == git.ModeFile || e.Mode == git.ModeExecutable) {
-		if err := c.read(e.ID, &now); err != nil {
+		if err := c.read(ctx, e.ID, &now); err != nil {
 			return false, err
 		}
 	}

@@ -77,7 +77,7 @@ func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevisi
 		q = Query{Context: id, Ignored: false}
 	}
 	at := &revisionCheck{want: ifRevision, scope: scope}
-	pick := func(root rootfs.Root, l *List) error {
+	pick := func(ctx context.Context, root rootfs.Root, l *List) error {
 		if err := at.check(l.Changes); err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevisi
 			if err != nil {
 				return err
 			}
-			changed, err := r.keep(root, chosen)
+			changed, err := r.keep(ctx, root, chosen)
 			if err != nil || changed == nil {
 				return err
 			}
@@ -117,7 +117,7 @@ func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevisi
 		l, err = r.changes(ctx, q, pick)
 	}
 	if err == nil {
-		if err = r.keepBase(l.base, chosen); err != nil {
+		if err = r.keepBase(ctx, l.base, chosen); err != nil {
 			err = errors.Join(err, l.Close())
 		}
 	}
@@ -243,12 +243,17 @@ func (r *Reviews) withdrawOnly(ctx context.Context, req DecideRequest, why error
 }
 
 // keep puts what the context holds of the chosen changes into the store. It returns the first one that holds another content by now, if there is one.
-func (r *Reviews) keep(root rootfs.Root, chosen []*choice) (changed *choice, err error) {
+func (r *Reviews) keep(ctx context.Context, root rootfs.Root, chosen []*choice) (changed *choice, err error) {
+	var later error
 	for _, c := range chosen {
 		if !c.After.Exists() || r.store.has(c.After.Hash) {
 			continue
 		}
-		v, _, err := r.store.keep(root, c.Path)
+		v, _, err := r.store.keep(ctx, root, c.Path)
+		if errors.Is(err, errLater) { // the others are named too
+			later = err
+			continue
+		}
 		if errors.Is(err, errUnstable) || err == nil && v.Hash != c.After.Hash {
 			return c, nil
 		}
@@ -256,16 +261,16 @@ func (r *Reviews) keep(root rootfs.Root, chosen []*choice) (changed *choice, err
 			return nil, err
 		}
 	}
-	return nil, nil
+	return nil, later
 }
 
 // keepBase puts the base's contents of the chosen changes into the store: the layer may go before they are applied.
-func (r *Reviews) keepBase(b *base, chosen []*choice) error {
+func (r *Reviews) keepBase(ctx context.Context, b *base, chosen []*choice) error {
 	for _, c := range chosen {
 		if !c.Before.Exists() || r.store.has(c.Before.Hash) {
 			continue
 		}
-		if _, err := r.keepEntry(b, b.lookup(c.Path)); err != nil {
+		if _, err := r.keepEntry(ctx, b, b.lookup(c.Path)); err != nil {
 			return err
 		}
 	}
@@ -273,7 +278,7 @@ func (r *Reviews) keepBase(b *base, chosen []*choice) error {
 }
 
 // keepEntry puts a content of a base into the store, and returns the version with its hash.
-func (r *Reviews) keepEntry(b *base, e entry) (v Version, err error) {
+func (r *Reviews) keepEntry(ctx context.Context, b *base, e entry) (v Version, err error) {
 	v = e.Version
 	if !v.Exists() {
 		return v, nil
@@ -282,7 +287,7 @@ func (r *Reviews) keepEntry(b *base, e entry) (v Version, err error) {
 	if err != nil {
 		return v, err
 	}
-	v.Hash, v.Size, err = r.store.Put(content)
+	v.Hash, v.Size, err = r.store.Put(ctx, content)
 	return v, errors.Join(err, content.Close())
 }
 
@@ -370,6 +375,6 @@ func (r *Reviews) part(p Path, before, after Version, chosen func(h *Hunk) bool)
 	if !before.Exists() {
 		v = after
 	}
-	v.Hash, v.Size, err = r.store.Put(bytes.NewReader(text))
+	v.Hash, v.Size, err = r.store.Put(context.Background(), bytes.NewReader(text))
 	return v, ok, err
 }

@@ -57,6 +57,8 @@ type world struct {
 	quota int64
 	// through, if it is not nil, makes what reviews see of a context.
 	through func(rootfs.Root) rootfs.Root
+	// beside says that the context is entered by Beside.
+	beside bool
 }
 
 const id = "ctx_a"
@@ -123,7 +125,7 @@ func oneByOne(f func(string)) func(string) {
 
 func (w *world) in(name string) string { return filepath.Join(w.dir, name) }
 
-func (w *world) Frozen(_ context.Context, id string, f func(rootfs.Root) error) error {
+func (w *world) Frozen(ctx context.Context, id string, f func(context.Context, rootfs.Root) error) error {
 	root, err := rootfs.Open(w.in(id), rootfs.Options{})
 	if err != nil {
 		return err
@@ -132,19 +134,25 @@ func (w *world) Frozen(_ context.Context, id string, f func(rootfs.Root) error) 
 	if w.through != nil {
 		seen = w.through(root)
 	}
-	return errors.Join(f(seen), root.Close())
+	return errors.Join(f(ctx, seen), root.Close())
 }
 
 func (w *world) Changing(ctx context.Context, id string, f func(rootfs.Root, Charge) error) error {
 	return w.Replacing(ctx, id, f)
 }
 
-func (w *world) Reading(ctx context.Context, id string, f func(rootfs.Root) error) error {
+func (w *world) Reading(ctx context.Context, id string, f func(context.Context, rootfs.Root) error) error {
+	return w.Frozen(ctx, id, f)
+}
+
+func (w *world) Beside(ctx context.Context, id string, f func(context.Context, rootfs.Root) error) error {
+	w.beside = true
+	defer func() { w.beside = false }()
 	return w.Frozen(ctx, id, f)
 }
 
 func (w *world) Replacing(ctx context.Context, id string, f func(rootfs.Root, Charge) error) error {
-	return w.Frozen(ctx, id, func(root rootfs.Root) error {
+	return w.Frozen(ctx, id, func(_ context.Context, root rootfs.Root) error {
 		return f(root, func(bytes, _ int64) error {
 			if w.quota != 0 && bytes > w.quota {
 				return &fserr.Error{Code: fserr.EDQUOT}

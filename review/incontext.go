@@ -15,11 +15,15 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/sparse"
 )
 
 // inContext takes an entry's steps in its context: each file is merged as in the workspace, and written in place, so that open handles stay valid. A
 // file that has other names is replaced, unless the steps do the same to all of them: what a step does not name keeps its content.
 func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
+	if err := r.readFirst(ctx, e.Context, e.Steps); err != nil {
+		return err
+	}
 	free, err := r.lockWorkspace(ctx)
 	if err != nil {
 		return err
@@ -28,9 +32,9 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 	if err := r.resolve(ctx); err != nil {
 		return err
 	}
-	return r.cfg.Contexts.Changing(ctx, e.Context, func(root rootfs.Root, charge Charge) error {
+	return r.changing(ctx, e.Context, 0, func(planning context.Context, root rootfs.Root, charge Charge) error {
 		w := r.workspaceIn(root).making(e.makes)
-		err := r.planInContext(ctx, w, e)
+		err := r.planInContext(planning, w, e)
 		if err != nil {
 			return err
 		}
@@ -137,7 +141,7 @@ func (w *workspace) rewrite(steps []step) error {
 	for _, done := range slices.Backward(removalsFirst(steps)) {
 		s := *done
 		s.Before, s.After = s.After, s.Before
-		now, _, err := w.store.keep(w.root, s.Path)
+		now, _, err := w.store.keep(context.Background(), w.root, s.Path)
 		if err == nil && done.did() == Created && !now.Exists() {
 			w.pruneAbove(s.Path) // directories that were made for it can be in the way of another step
 		}
@@ -307,9 +311,12 @@ func (w *workspace) overwrite(p string, v Version) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	n, err := io.Copy(f, content)
+	to, err := sparse.Over(f)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Truncate(n), f.Chmod(v.Mode))
+	if _, err := sparse.Copy(context.Background(), to, content); err != nil { // what has begun is not left half done
+		return err
+	}
+	return errors.Join(to.Finish(), f.Chmod(v.Mode))
 }

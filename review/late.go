@@ -26,7 +26,7 @@ func (s *swaps) verify(t *taken) (err error) {
 	if err != nil {
 		return err
 	}
-	is, err := isVersion(old, t.Before)
+	is, err := isVersion(context.Background(), old, t.Before)
 	if old.File != nil {
 		err = errors.Join(err, old.File.Close())
 	}
@@ -37,13 +37,13 @@ func (s *swaps) verify(t *taken) (err error) {
 }
 
 // isVersion reports whether a swap's former entry is a version.
-func isVersion(f tree.Former, v Version) (is bool, err error) {
+func isVersion(ctx context.Context, f tree.Former, v Version) (is bool, err error) {
 	hash := hashOfText(f.Target)
 	if f.File != nil {
 		if _, err := f.File.Seek(0, io.SeekStart); err != nil {
 			return false, err
 		}
-		hash, _, err = hashOf(f.File)
+		hash, _, err = hashOf(ctx, f.File)
 	}
 	return Version{Type: f.Stat.Type(), Mode: f.Stat.Perm(), Hash: hash}.Same(v), err
 }
@@ -53,7 +53,7 @@ func isVersion(f tree.Former, v Version) (is bool, err error) {
 func (s *swaps) late(ctx context.Context) (conflicts []Conflict, err error) {
 	changed := make([]bool, len(s.all))
 	err = inParallel(ctx, len(s.all), func(i int) (err error) {
-		changed[i], err = s.isLate(&s.all[i])
+		changed[i], err = s.isLate(ctx, &s.all[i])
 		return err
 	})
 	for i, is := range changed {
@@ -64,7 +64,7 @@ func (s *swaps) late(ctx context.Context) (conflicts []Conflict, err error) {
 	return conflicts, err
 }
 
-func (s *swaps) isLate(t *taken) (bool, error) {
+func (s *swaps) isLate(ctx context.Context, t *taken) (bool, error) {
 	if t.away || !t.Before.Exists() {
 		return false, nil
 	}
@@ -75,7 +75,7 @@ func (s *swaps) isLate(t *taken) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	is, err := s.isFinal(old, t.Before)
+	is, err := s.isFinal(ctx, old, t.Before)
 	if old.File != nil {
 		err = errors.Join(err, old.File.Close())
 	}
@@ -90,7 +90,7 @@ const writersPoll = 5 * time.Millisecond
 
 // isFinal reports whether a swap's former entry is a version, and no program has it open for writing. It has no name that other programs know,
 // so that it stays so. It waits a moment for programs that are writing.
-func (s *swaps) isFinal(f tree.Former, v Version) (bool, error) {
+func (s *swaps) isFinal(ctx context.Context, f tree.Former, v Version) (bool, error) {
 	for f.File != nil {
 		has, err := tree.HasWriter(f.File)
 		if fserr.CodeOf(err) == fserr.EOPNOTSUPP || (err == nil && !has) {
@@ -103,7 +103,7 @@ func (s *swaps) isFinal(f tree.Former, v Version) (bool, error) {
 			return false, nil
 		}
 	}
-	return isVersion(f, v)
+	return isVersion(ctx, f, v)
 }
 
 // waitForWriters waits a moment. It returns false if programs were waited for long enough.

@@ -52,7 +52,8 @@ func (r *Reviews) Losing(ctx context.Context, id string, snapshots bool) (out Lo
 		return out, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	err = r.cfg.Contexts.Frozen(ctx, id, func(root rootfs.Root) error {
+	err = r.frozen(ctx, id, func(ctx context.Context, root rootfs.Root) error {
+		out.Commits, out.Changes = nil, nil
 		diffs, err := r.losable(ctx, id, origin, l.base, root)
 		for _, d := range diffs {
 			if d.Barred == BarredGit {
@@ -339,7 +340,7 @@ func (r *Reviews) lookInto(ctx context.Context, l *List, snapshot string) (out l
 	out.rules = b.ignores.Digest(out.dirs)
 	left := map[Path]Version{}
 	for _, d := range diffs {
-		now, err := l.base.version(l.base.lookup(d.Path))
+		now, err := l.base.version(ctx, l.base.lookup(d.Path))
 		if err != nil {
 			return out, err
 		}

@@ -65,6 +65,15 @@ func (m *room) close() {
 	}
 }
 
+// reset forgets what was counted, for a comparison that begins again.
+func (m *room) reset() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.isFull, m.kept, m.ids, m.used, m.texts = false, 0, 0, 0, nil
+	clear(m.contents)
+	m.holds.Release()
+}
+
 // total is what the room takes. The lock is held.
 func (m *room) total() int64 { return m.kept + idMemory*m.ids + m.used }
 
@@ -198,9 +207,10 @@ func textMemory(old, now []byte) int64 {
 	return n
 }
 
-// holding returns a function that hashes a content as hashOf does, and keeps it in held if it is small and there is room.
-func (m *room) holding(held **[]byte) func(r io.Reader) (hash string, size int64, err error) {
-	return func(r io.Reader) (hash string, size int64, err error) {
+// holding returns a reader that hashes a content, and keeps it in held if it is small and there is room.
+func (m *room) holding(s *Store, held **[]byte) reader {
+	hashing := s.hashing()
+	hashing.read = func(ctx context.Context, r io.Reader) (hash string, size int64, err error) {
 		buf := buffers.Get().(*[64 << 10]byte)
 		defer buffers.Put(buf)
 		n, err := io.ReadFull(r, buf[:])
@@ -212,8 +222,9 @@ func (m *room) holding(held **[]byte) func(r io.Reader) (hash string, size int64
 		case err != nil:
 			return "", 0, err
 		}
-		return hashOf(io.MultiReader(bytes.NewReader(buf[:n]), r))
+		return hashFrom(ctx, buf[:n], r)
 	}
+	return hashing
 }
 
 // Text returns the lines and hunks of a change that has a Text, until the next call or the List's Close. It reads the versions again if the List has
@@ -225,7 +236,7 @@ func (r *Reviews) Text(ctx context.Context, l *List, c *Change) (d *TextDiff, er
 	if l.stored {
 		return l.text(ctx, c, r.store.opener(c.After))
 	}
-	err = r.cfg.Contexts.Reading(ctx, l.context, func(root rootfs.Root) error {
+	err = r.cfg.Contexts.Reading(ctx, l.context, func(ctx context.Context, root rootfs.Root) error {
 		d, err = l.text(ctx, c, openerIn(root, c.Difference))
 		return err
 	})

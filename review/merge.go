@@ -110,6 +110,6 @@ func (g merger) mergeText(ctx context.Context, m merge3) (result Version, merged
 		return m.now, false, ConflictContent, nil
 	}
 	result = m.mode(m.now)
-	result.Hash, result.Size, err = g.store.Put(bytes.NewReader(text))
+	result.Hash, result.Size, err = g.store.Put(ctx, bytes.NewReader(text))
 	return result, true, 0, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/git"
+	"github.com/ctxfs/ctxfs/internal/sparse"
 )
 
 // Repositories lists the repositories that a context was seeded with, by path.
@@ -79,11 +79,11 @@ func (r *Reviews) Pick(ctx context.Context, req PickRequest) (out Picked, err er
 		q.Paths = []Path{req.Repository}
 	}
 	var chosen []*choice
-	l, err := r.changes(ctx, q, func(root rootfs.Root, l *List) error {
+	l, err := r.changes(ctx, q, func(ctx context.Context, root rootfs.Root, l *List) error {
 		if chosen, err = r.pick(ctx, req, root, l); err != nil {
 			return err
 		}
-		changed, err := r.keep(root, chosen)
+		changed, err := r.keep(ctx, root, chosen)
 		if err == nil && changed != nil {
 			changed.Unstable = true
 			err = allowed([]*choice{changed})
@@ -94,13 +94,13 @@ func (r *Reviews) Pick(ctx context.Context, req PickRequest) (out Picked, err er
 		return out, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	if err := r.keepBase(l.base, chosen); err != nil {
+	if err := r.keepBase(ctx, l.base, chosen); err != nil {
 		return out, err
 	}
 	for _, c := range chosen {
 		out.Changes = append(out.Changes, PickedChange{c.Path, c.Before, c.After})
 	}
-	out.Attributes, err = r.attributes(l.base, req.Repository, out.Changes)
+	out.Attributes, err = r.attributes(ctx, l.base, req.Repository, out.Changes)
 	return out, err
 }
 
@@ -157,11 +157,11 @@ func (r *Reviews) attributesOf(ctx context.Context, id string, repo Path, change
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	return r.attributes(l.base, repo, changes)
+	return r.attributes(ctx, l.base, repo, changes)
 }
 
 // attributes keeps the .gitattributes files of the base in the directories above changes.
-func (r *Reviews) attributes(b *base, repo Path, changes []PickedChange) (map[Path]Version, error) {
+func (r *Reviews) attributes(ctx context.Context, b *base, repo Path, changes []PickedChange) (map[Path]Version, error) {
 	out := map[Path]Version{}
 	for _, c := range changes {
 		for dir := Path(path.Dir(string(c.Path))); ; dir = Path(path.Dir(string(dir))) {
@@ -172,7 +172,7 @@ func (r *Reviews) attributes(b *base, repo Path, changes []PickedChange) (map[Pa
 			if _, ok := out[p]; ok {
 				break
 			}
-			v, err := r.keepEntry(b, b.lookup(p))
+			v, err := r.keepEntry(ctx, b, b.lookup(p))
 			if err != nil {
 				return nil, err
 			}
@@ -204,7 +204,10 @@ func (s *Store) Place(hash, name string) error {
 	}
 	to, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
-		_, err = io.Copy(to, from)
+		out := sparse.Writer(to)
+		if _, err = sparse.Copy(context.Background(), out, from); err == nil {
+			err = out.Finish()
+		}
 		err = errors.Join(err, to.Close())
 	}
 	return errors.Join(err, from.Close())

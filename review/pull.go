@@ -139,7 +139,7 @@ func (r *Reviews) Pull(ctx context.Context, req PullRequest) (*Pulled, error) {
 	}
 	out := &Pulled{Entry: &Entry{Kind: EntryPull, Context: req.Context, Actor: req.Actor, InContext: true, MovesBase: true}}
 	if len(steps) > 0 {
-		err = r.exchange(ctx, out.Entry, req.DryRun, func(w *workspace) error {
+		err = r.exchange(ctx, out.Entry, req.DryRun, func(ctx context.Context, w *workspace) error {
 			out.Steps = slices.Clone(steps)
 			return w.planPull(ctx, out.Steps, req)
 		})
@@ -233,7 +233,7 @@ func (r *Reviews) pullSteps(ctx context.Context, st *state, req PullRequest) (st
 		if f.Keep && b.lookup(f.Path).Exists() {
 			continue
 		}
-		if err := p.compare(f); err != nil {
+		if err := p.compare(ctx, f); err != nil {
 			return nil, fserr.Wrap(err, "pull", "/"+string(f.Path), "")
 		}
 	}
@@ -253,13 +253,13 @@ type pull struct {
 }
 
 // compare adds a step if a file of the tree is not the one that the context got last.
-func (p *pull) compare(f PullFile) error {
-	now, keep, err := p.read(f)
+func (p *pull) compare(ctx context.Context, f PullFile) error {
+	now, keep, err := p.read(ctx, f)
 	if err != nil {
 		return err
 	}
 	was := p.base.lookup(f.Path)
-	before, err := p.base.version(was)
+	before, err := p.base.version(ctx, was)
 	if err != nil {
 		return err
 	}
@@ -270,7 +270,7 @@ func (p *pull) compare(f PullFile) error {
 	if err := keep(); err != nil {
 		return err
 	}
-	return p.step(was, last, now)
+	return p.step(ctx, was, last, now)
 }
 
 func (p *pull) isElsewhere() bool { return p.req.From != p.req.Into }
@@ -289,8 +289,8 @@ func (p *pull) isOurs(mark *pulled) bool {
 }
 
 // step adds the step from the version that the context got last to the tree's.
-func (p *pull) step(was entry, last, now Version) error {
-	before, err := p.keep(was)
+func (p *pull) step(ctx context.Context, was entry, last, now Version) error {
+	before, err := p.keep(ctx, was)
 	if err != nil {
 		return err
 	}
@@ -306,7 +306,7 @@ func (p *pull) step(was entry, last, now Version) error {
 }
 
 // read returns the version of a file. keep puts its content into the store, if it is not there.
-func (p *pull) read(f PullFile) (v Version, keep func() error, err error) {
+func (p *pull) read(ctx context.Context, f PullFile) (v Version, keep func() error, err error) {
 	v = Version{Type: f.Type, Mode: f.Mode}
 	if v.Type == rootfs.TypeSymlink {
 		v.Mode = 0o777
@@ -317,7 +317,7 @@ func (p *pull) read(f PullFile) (v Version, keep func() error, err error) {
 	}
 	store := p.reviews.store
 	if size > MaxText {
-		v.Hash, v.Size, err = store.Put(content)
+		v.Hash, v.Size, err = store.Put(ctx, content)
 		return v, func() error { return nil }, err
 	}
 	data, err := io.ReadAll(content)
@@ -326,7 +326,7 @@ func (p *pull) read(f PullFile) (v Version, keep func() error, err error) {
 	}
 	v.Hash, v.Size = hashOfText(string(data)), int64(len(data))
 	return v, func() error {
-		_, _, err := store.Put(bytes.NewReader(data))
+		_, _, err := store.Put(ctx, bytes.NewReader(data))
 		return err
 	}, nil
 }
@@ -350,14 +350,14 @@ func (p *pull) removed(ctx context.Context) error {
 			return err
 		}
 		was := p.base.lookup(q)
-		last, err := p.base.version(was)
+		last, err := p.base.version(ctx, was)
 		if err != nil {
 			return err
 		}
 		if last = p.last(q, last); !last.Exists() {
 			continue
 		}
-		if err := p.step(was, last, Version{}); err != nil {
+		if err := p.step(ctx, was, last, Version{}); err != nil {
 			return err
 		}
 	}

@@ -98,7 +98,7 @@ func (r *Reviews) planPush(ctx context.Context, req *PushRequest, e *Entry, comm
 			s = &step{Path: p, Apart: true}
 			steps[p] = s
 		}
-		if err := r.readDelta(s, d, req.Blob); err != nil {
+		if err := r.readDelta(ctx, s, d, req.Blob); err != nil {
 			return err
 		}
 	}
@@ -141,7 +141,7 @@ func (r *Reviews) baseMoves(ctx context.Context, req *PushRequest) (moves []Pick
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	for _, c := range req.Base {
-		now, err := r.keepEntry(b, b.lookup(c.Path))
+		now, err := r.keepEntry(ctx, b, b.lookup(c.Path))
 		if err != nil {
 			return nil, err
 		}
@@ -157,11 +157,11 @@ func (r *Reviews) baseMoves(ctx context.Context, req *PushRequest) (moves []Pick
 }
 
 // readDelta gives a step the versions of both commits.
-func (r *Reviews) readDelta(s *step, d git.Delta, blob func(id string) (io.Reader, error)) (err error) {
-	if s.from, err = versionOf(r.store, git.File{Path: d.Path, Mode: d.OldMode, ID: d.OldID}, blob); err != nil {
+func (r *Reviews) readDelta(ctx context.Context, s *step, d git.Delta, blob func(id string) (io.Reader, error)) (err error) {
+	if s.from, err = versionOf(ctx, r.store, git.File{Path: d.Path, Mode: d.OldMode, ID: d.OldID}, blob); err != nil {
 		return err
 	}
-	if s.to, err = versionOf(r.store, git.File{Path: d.Path, Mode: d.NewMode, ID: d.NewID}, blob); err != nil {
+	if s.to, err = versionOf(ctx, r.store, git.File{Path: d.Path, Mode: d.NewMode, ID: d.NewID}, blob); err != nil {
 		return err
 	}
 	s.Commit = &committed{Before: s.from, After: s.to}

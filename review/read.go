@@ -26,19 +26,19 @@ const (
 )
 
 // Read calls use with one version of a file as a whole, and its content. It fails with ENOENT if the version does not exist.
-func (r *Reviews) Read(ctx context.Context, id string, p Path, which Which, use func(v Version, content io.Reader) error) (err error) {
+func (r *Reviews) Read(ctx context.Context, id string, p Path, which Which, use func(ctx context.Context, v Version, content io.Reader) error) (err error) {
 	switch which {
 	case OfBase, OfApproved:
 		return r.readReviewed(ctx, id, p, which, use)
 	case OfMerged, OfConflictContext, OfConflictWorkspace:
 		return r.readConflict(ctx, id, p, which, use)
 	case OfContext:
-		return r.cfg.Contexts.Reading(ctx, id, func(root rootfs.Root) error { return readTree(root, p, use) })
+		return r.cfg.Contexts.Beside(ctx, id, func(ctx context.Context, root rootfs.Root) error { return readTree(ctx, root, p, use) })
 	case OfWorkspace:
 		if BarredName(p) != "" {
 			return noVersion(p)
 		}
-		return readTree(r.ws.root, p, use)
+		return readTree(ctx, r.ws.root, p, use)
 	}
 	return &fserr.Error{Code: fserr.EINVAL, Detail: "unknown version"}
 }
@@ -57,8 +57,8 @@ func noVersion(p Path) error {
 	return &fserr.Error{Code: fserr.ENOENT, Op: "read", Path: "/" + string(p)}
 }
 
-func readTree(root rootfs.Root, p Path, use func(v Version, content io.Reader) error) error {
-	v, _, err := readVersion(root, p, func(content io.Reader) (string, int64, error) { return "", 0, nil })
+func readTree(ctx context.Context, root rootfs.Root, p Path, use func(ctx context.Context, v Version, content io.Reader) error) error {
+	v, _, err := readVersion(ctx, root, p, reader{read: func(context.Context, io.Reader) (string, int64, error) { return "", 0, nil }})
 	if isAbsent(err) {
 		return noVersion(p)
 	}
@@ -72,11 +72,11 @@ func readTree(root rootfs.Root, p Path, use func(v Version, content io.Reader) e
 	if err != nil {
 		return err
 	}
-	return errors.Join(use(v, content), content.Close())
+	return errors.Join(use(ctx, v, content), content.Close())
 }
 
 // readReviewed reads the base's version, or the approved one.
-func (r *Reviews) readReviewed(ctx context.Context, id string, p Path, which Which, use func(v Version, content io.Reader) error) (err error) {
+func (r *Reviews) readReviewed(ctx context.Context, id string, p Path, which Which, use func(ctx context.Context, v Version, content io.Reader) error) (err error) {
 	st, err := r.states.read(id)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (r *Reviews) readReviewed(ctx context.Context, id string, p Path, which Whi
 			if err != nil {
 				return err
 			}
-			return errors.Join(use(v, f), f.Close())
+			return errors.Join(use(ctx, v, f), f.Close())
 		}
 	}
 	origin, err := r.cfg.Contexts.Origin(ctx, id)
@@ -113,7 +113,7 @@ func (r *Reviews) readReviewed(ctx context.Context, id string, p Path, which Whi
 	if err != nil {
 		return err
 	}
-	return errors.Join(use(e.Version, content), content.Close())
+	return errors.Join(use(ctx, e.Version, content), content.Close())
 }
 
 // Patch writes a change as text that git apply accepts, with so many context lines.
@@ -139,7 +139,7 @@ func (r *Reviews) Patch(ctx context.Context, l *List, c *Change, lines int, out 
 		return c.patch(out, l.shown(c), before, r.store.opener(c.After), lines)
 	}
 	var now []byte
-	err := r.cfg.Contexts.Reading(ctx, l.context, func(root rootfs.Root) error {
+	err := r.cfg.Contexts.Reading(ctx, l.context, func(_ context.Context, root rootfs.Root) error {
 		data, err := whole(c.Path, c.After, openerIn(root, c.Difference))
 		now = data
 		return err

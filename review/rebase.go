@@ -66,7 +66,7 @@ func (r *Reviews) Rebase(ctx context.Context, req RebaseRequest) (*Rebased, erro
 	if moved, err = out.skipUnresolved(st, moved, req); err != nil || len(moved) == 0 {
 		return out, err
 	}
-	err = r.exchange(ctx, out.Entry, req.DryRun, func(w *workspace) error {
+	err = r.exchange(ctx, out.Entry, req.DryRun, func(ctx context.Context, w *workspace) error {
 		out.Steps = slices.Clone(moved)
 		return w.planRebase(ctx, out.Entry, req.OnConflict)
 	})
@@ -272,17 +272,17 @@ func (m *movement) removedOne(ctx context.Context, was entry) error {
 
 // compare reads a file of the workspace, and adds a step if it is not what the workspace got of the base last.
 func (m *movement) compare(ctx context.Context, was entry) error {
-	before, err := m.base.version(was)
+	before, err := m.base.version(ctx, was)
 	if err != nil {
 		return err
 	}
-	now, _, err := readVersion(m.reviews.ws.root, was.path, nil)
+	now, _, err := readVersion(ctx, m.reviews.ws.root, was.path, m.reviews.store.hashing())
 	if err == nil && now.Same(m.state.workspaceBase(was.path, before)) {
 		return nil
 	}
 	if err == nil && m.state.Pulled[was.path] != nil {
 		var seeded Version
-		if seeded, err = m.base.version(m.base.seeded(was.path)); err == nil && now.Same(seeded) {
+		if seeded, err = m.base.version(ctx, m.base.seeded(was.path)); err == nil && now.Same(seeded) {
 			return nil
 		}
 	}
@@ -304,7 +304,7 @@ func (m *movement) compare(ctx context.Context, was entry) error {
 func (m *movement) saved(ctx context.Context, p Path) (Version, error) {
 	root := m.reviews.ws.root
 	for {
-		v, st, err := readVersion(root, p, m.reviews.store.Put)
+		v, st, err := readVersion(ctx, root, p, m.reviews.store.keeping())
 		if err != nil || v.Type != rootfs.TypeFile {
 			return v, err
 		}
@@ -348,7 +348,7 @@ func isBeingSaved(root rootfs.Root, p Path, read rootfs.Stat) (bool, error) {
 
 // add adds the step from the base's version, or from what the workspace got of it last, to the workspace's.
 func (m *movement) add(ctx context.Context, was entry, now Version) error {
-	before, err := m.keep(was)
+	before, err := m.keep(ctx, was)
 	if err != nil {
 		return err
 	}
@@ -378,8 +378,8 @@ func (m *movement) hasBranch(ctx context.Context, p Path, now, base Version) (ha
 }
 
 // keep returns the base's version, whose content it puts into the store.
-func (m *movement) keep(was entry) (Version, error) {
-	before, err := m.base.version(was)
+func (m *movement) keep(ctx context.Context, was entry) (Version, error) {
+	before, err := m.base.version(ctx, was)
 	if err != nil || !before.Exists() || m.reviews.store.has(before.Hash) {
 		return before, err
 	}
@@ -387,17 +387,17 @@ func (m *movement) keep(was entry) (Version, error) {
 	if err != nil {
 		return before, err
 	}
-	_, _, err = m.reviews.store.Put(content)
+	_, _, err = m.reviews.store.Put(ctx, content)
 	return before, errors.Join(err, content.Close())
 }
 
 // exchange plans an entry's steps in its context and takes them: all or none. Then it moves the base. plan is called twice: while the context is in
 // use, so that the merges are known, and then while nothing changes it.
-func (r *Reviews) exchange(ctx context.Context, e *Entry, dryRun bool, plan func(w *workspace) error) error {
+func (r *Reviews) exchange(ctx context.Context, e *Entry, dryRun bool, plan func(ctx context.Context, w *workspace) error) error {
 	merges := r.ws.merger
 	merges.known = map[merge3]mergeResult{}
 	in := func(root rootfs.Root) *workspace { return &workspace{root: root, store: r.store, merger: merges} }
-	err := r.cfg.Contexts.Reading(ctx, e.Context, func(root rootfs.Root) error { return plan(in(root)) })
+	err := r.reading(ctx, e.Context, func(ctx context.Context, root rootfs.Root) error { return plan(ctx, in(root)) })
 	if err != nil || dryRun {
 		return err
 	}
@@ -406,12 +406,12 @@ func (r *Reviews) exchange(ctx context.Context, e *Entry, dryRun bool, plan func
 		return err
 	}
 	defer free()
-	return r.cfg.Contexts.Replacing(ctx, e.Context, func(root rootfs.Root, charge Charge) error {
+	return r.replacing(ctx, e.Context, 0, func(planning context.Context, root rootfs.Root, charge Charge) error {
 		w := in(root)
 		if err := r.putBackIn(ctx, w, e.Context); err != nil {
 			return err
 		}
-		if err := plan(w); err != nil {
+		if err := plan(planning, w); err != nil {
 			return err
 		}
 		if err := charge(spaceOf(e.Steps)); err != nil {

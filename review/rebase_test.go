@@ -1,6 +1,7 @@
 package review
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -208,7 +209,7 @@ func TestRebaseRefusesConflicts(t *testing.T) {
 func (w *world) version(p Path, which Which) string {
 	w.t.Helper()
 	var text strings.Builder
-	must(w.t, w.reviews.Read(w.t.Context(), id, p, which, func(_ Version, content io.Reader) error {
+	must(w.t, w.reviews.Read(w.t.Context(), id, p, which, func(_ context.Context, _ Version, content io.Reader) error {
 		_, err := io.Copy(&text, content)
 		return err
 	}))

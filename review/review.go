@@ -25,9 +25,13 @@ import (
 // Contexts is what reviews need of contexts.
 type Contexts interface {
 	// Frozen calls f with the context's root while no call through the server changes the context.
-	Frozen(ctx context.Context, id string, f func(root rootfs.Root) error) error
-	// Reading calls f as a call that reads the context does.
-	Reading(ctx context.Context, id string, f func(root rootfs.Root) error) error
+	// The context of f ends when the context of the review is about to be replaced or deleted.
+	Frozen(ctx context.Context, id string, f func(ctx context.Context, root rootfs.Root) error) error
+	// Reading calls f as a call that reads the context does. The context of f ends when the context is about to be replaced or deleted, and Reading then
+	// fails with ESTALE.
+	Reading(ctx context.Context, id string, f func(ctx context.Context, root rootfs.Root) error) error
+	// Beside is Reading for a long look at a file, which no other call waits for.
+	Beside(ctx context.Context, id string, f func(ctx context.Context, root rootfs.Root) error) error
 	// Changing calls f as a call that changes the context does.
 	Changing(ctx context.Context, id string, f func(root rootfs.Root, charge Charge) error) error
 	// Replacing calls f as a call that changes the context does, while no other call through the server changes it.
@@ -304,7 +308,7 @@ func (r *Reviews) Changes(ctx context.Context, q Query) (*List, error) {
 			continue
 		}
 		c.Unresolved = l.state.Conflicts[c.Path] != nil
-		if err := r.drift(l, c); err != nil {
+		if err := r.drift(ctx, l, c); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
 	}
@@ -313,7 +317,7 @@ func (r *Reviews) Changes(ctx context.Context, q Query) (*List, error) {
 
 // drift compares the workspace with the base, and with the one that it got last. It does not read a file whose inode and
 // ctime are those of the layer's manifest.
-func (r *Reviews) drift(l *List, c *Change) error {
+func (r *Reviews) drift(ctx context.Context, l *List, c *Change) error {
 	if c.Barred != "" || c.Tree != nil {
 		return nil
 	}
@@ -322,7 +326,7 @@ func (r *Reviews) drift(l *List, c *Change) error {
 			return err
 		}
 	}
-	v, _, err := readVersion(r.ws.root, c.Path, nil)
+	v, _, err := readVersion(ctx, r.ws.root, c.Path, r.store.hashing())
 	if isAbsent(err) {
 		v, err = Version{}, nil
 	}
@@ -363,7 +367,7 @@ func pathOf(r seed.Repository) Path {
 }
 
 // changes compares a context with its base. If keep is not nil it is called, while the context is frozen, with its root and all changes.
-func (r *Reviews) changes(ctx context.Context, q Query, keep func(root rootfs.Root, l *List) error) (_ *List, err error) {
+func (r *Reviews) changes(ctx context.Context, q Query, keep func(ctx context.Context, root rootfs.Root, l *List) error) (_ *List, err error) {
 	l, origin, err := r.opened(ctx, q.Context)
 	if err != nil {
 		return nil, err
@@ -373,7 +377,8 @@ func (r *Reviews) changes(ctx context.Context, q Query, keep func(root rootfs.Ro
 			err = errors.Join(err, l.Close())
 		}
 	}()
-	err = r.cfg.Contexts.Frozen(ctx, q.Context, func(root rootfs.Root) error {
+	err = r.frozen(ctx, q.Context, func(ctx context.Context, root rootfs.Root) error {
+		l.room.reset()
 		diffs, err := r.compare(ctx, q, origin, l.base, root, l.room)
 		if err != nil {
 			return err
@@ -390,7 +395,7 @@ func (r *Reviews) changes(ctx context.Context, q Query, keep func(root rootfs.Ro
 		if err := linked(ctx, l.Changes, others, l.base, root, r.cfg.Workspace); err != nil || keep == nil {
 			return err
 		}
-		return keep(root, l)
+		return keep(ctx, root, l)
 	})
 	if err == nil && len(q.Paths) == 0 {
 		l.Revision = revisionOf(l.Changes)
@@ -469,7 +474,7 @@ func (r *Reviews) compare(ctx context.Context, q Query, o Origin, b *base, root 
 		scope = within(append(paths, b.namesOfFiles(paths)...), scope)
 	}
 	diffs, err := c.compare(ctx, scope...)
-	if err == nil && c.learned && b.digest == o.Digest {
+	if (err == nil || errors.Is(err, errLater)) && c.learned && b.digest == o.Digest {
 		if e := r.known.write(q.Context, o.Digest, c.known); e != nil {
 			r.cfg.Log.Warn("what was found unchanged could not be kept: the next comparison reads it again", zap.String("context", q.Context), zap.Error(e))
 		}

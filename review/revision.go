@@ -2,6 +2,7 @@ package review
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -144,15 +145,14 @@ func (r revisions) use(used map[string]bool) error {
 
 // seal puts the contents of a context's changes into the store, and returns the revision that they make. A file that another program writes meanwhile
 // is kept as it was read.
-func (r *Reviews) seal(root rootfs.Root, l *List) (*revision, error) {
+func (r *Reviews) seal(ctx context.Context, root rootfs.Root, l *List) (*revision, error) {
 	rev := &revision{Format: revisionFormat, ID: revisionOf(l.Changes), Digest: l.base.digest, At: time.Now().UTC()}
 	diffs := make([]Difference, len(l.Changes))
 	for i, c := range l.Changes {
 		diffs[i] = c.Difference
-		var err error
-		if diffs[i].After, err = r.kept(root, c.Difference); err != nil {
-			return nil, err
-		}
+	}
+	if err := r.keepAfter(ctx, root, diffs); err != nil {
+		return nil, err
 	}
 	rev.Overrides, rev.Beside = after(diffs, l.state.Overrides)
 	return rev, nil

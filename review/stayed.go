@@ -82,7 +82,7 @@ func (r *Reviews) abandon(ctx context.Context, w *workspace, e *Entry, stay []Pa
 
 // hasSomeOf reports whether a path has something of what a step wrote: whether taking it back would change the path, or conflicts.
 func (w *workspace) hasSomeOf(ctx context.Context, s step) (bool, error) {
-	now, _, err := w.store.keep(w.root, s.Path)
+	now, _, err := w.store.keep(ctx, w.root, s.Path)
 	switch code := fserr.CodeOf(err); {
 	case errors.Is(err, errUnstable), code == fserr.EACCES, code == fserr.EPERM: // a program saves it, or its mode hides it from this process
 		return true, nil

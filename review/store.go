@@ -1,7 +1,7 @@
 package review
 
 import (
-	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -13,18 +13,23 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
+	"github.com/ctxfs/ctxfs/internal/sparse"
 )
 
-// Store keeps contents by their SHA-256:
+// Store keeps contents by their hash (Version.Hash):
 //
-//	<dir>/<first two digits>/<sha256>
+//	<dir>/<first two digits>/<hash>
 //
 // A file that has its name is complete, and never changes. It is safe for concurrent use, also by several processes.
-type Store struct{ dir string }
+type Store struct {
+	dir string
+	// hashes are those of large files, in contexts and elsewhere, that were read last.
+	hashes hashes
+}
 
 // OpenStore returns the store of dir, which it makes when it is missing.
 func OpenStore(dir string) (*Store, error) {
-	return &Store{dir}, os.MkdirAll(dir, 0o700)
+	return &Store{dir: dir}, os.MkdirAll(dir, 0o700)
 }
 
 func (s *Store) path(hash string) string { return filepath.Join(s.dir, hash[:2], hash) }
@@ -32,8 +37,9 @@ func (s *Store) path(hash string) string { return filepath.Join(s.dir, hash[:2],
 // buffers are for reading contents.
 var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
-// Put keeps what r returns, and returns its SHA-256 in hex and its size. It writes nothing for a content of less than 64 KiB that is there already.
-func (s *Store) Put(r io.Reader) (hash string, size int64, err error) {
+// Put keeps what r returns, and returns its hash and its size. It writes nothing for a content of less than 64 KiB that is there already, and no holes of
+// a file. It ends with the cause of ctx when ctx ends.
+func (s *Store) Put(ctx context.Context, r io.Reader) (hash string, size int64, err error) {
 	buf := buffers.Get().(*[64 << 10]byte)
 	defer buffers.Put(buf)
 	n, err := io.ReadFull(r, buf[:])
@@ -46,11 +52,26 @@ func (s *Store) Put(r io.Reader) (hash string, size int64, err error) {
 	case err != nil:
 		return "", 0, err
 	}
-	return s.write(io.MultiReader(bytes.NewReader(buf[:n]), r))
+	return s.write(ctx, buf[:n], r)
 }
 
-// write is Put for a content that may be new.
-func (s *Store) write(r io.Reader) (hash string, size int64, err error) {
+// placing is a content that is hashed and written.
+type placing struct {
+	*hasher
+	out *sparse.FileSink
+}
+
+func (p placing) Write(b []byte) (int, error) {
+	_, _ = p.hasher.Write(b) // it does not fail
+	return p.out.Write(b)
+}
+
+func (p placing) Hole(n int64) error {
+	return errors.Join(p.hasher.Hole(n), p.out.Hole(n))
+}
+
+// write is Put for a content that may be new, and whose first bytes were read already.
+func (s *Store) write(ctx context.Context, read []byte, r io.Reader) (hash string, size int64, err error) {
 	f, err := os.CreateTemp(s.dir, newPrefix)
 	if err != nil {
 		return "", 0, err
@@ -62,11 +83,17 @@ func (s *Store) write(r io.Reader) (hash string, size int64, err error) {
 			err = errors.Join(err, os.Remove(f.Name()))
 		}
 	}()
-	h := sha256.New()
-	if size, err = io.Copy(io.MultiWriter(f, h), r); err != nil {
+	to := placing{newHasher(), sparse.Writer(f)}
+	if _, err = to.Write(read); err != nil {
 		return "", 0, err
 	}
-	hash = hex.EncodeToString(h.Sum(nil))
+	if size, err = sparse.Copy(ctx, to, r); err != nil {
+		return "", 0, err
+	}
+	if err = to.out.Finish(); err != nil {
+		return "", 0, err
+	}
+	hash, size = to.name(), int64(len(read))+size
 	if s.has(hash) {
 		return hash, size, nil
 	}

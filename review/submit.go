@@ -18,8 +18,8 @@ func (r *Reviews) Submit(ctx context.Context, id, title, message, actor string) 
 	}
 	defer unlock()
 	var rev *revision
-	l, err := r.changes(ctx, Query{Context: id}, func(root rootfs.Root, l *List) (err error) {
-		rev, err = r.seal(root, l)
+	l, err := r.changes(ctx, Query{Context: id}, func(ctx context.Context, root rootfs.Root, l *List) (err error) {
+		rev, err = r.seal(ctx, root, l)
 		return err
 	})
 	if err != nil {

@@ -50,9 +50,11 @@ func (r *Reviews) Undo(ctx context.Context, req UndoRequest) (*Entry, error) {
 	undo := e.undo(req.Actor, commit != nil)
 	switch {
 	case e.MovesBase:
-		err = r.exchange(ctx, undo, req.DryRun, func(w *workspace) error { return w.planUndo(ctx, undo) })
+		err = r.exchange(ctx, undo, req.DryRun, func(ctx context.Context, w *workspace) error { return w.planUndo(ctx, undo) })
 	case e.InContext && req.DryRun:
-		err = r.cfg.Contexts.Reading(ctx, e.Context, func(root rootfs.Root) error { return r.planInContext(ctx, r.workspaceIn(root), undo) })
+		err = r.reading(ctx, e.Context, func(ctx context.Context, root rootfs.Root) error {
+			return r.planInContext(ctx, r.workspaceIn(root), undo)
+		})
 	case e.InContext:
 		err = r.inContext(ctx, undo)
 	default:

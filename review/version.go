@@ -1,9 +1,8 @@
 package review
 
 import (
-	"crypto/sha256"
+	"context"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +21,7 @@ type Version struct {
 	Mode uint32 `json:"mode,omitempty"`
 	// Size is that of the content, or of a link's target.
 	Size int64 `json:"size,omitempty"`
-	// Hash is the SHA-256 of the content or of a link's target, in hex.
+	// Hash is the SHA-256 of the content or of a link's target, in hex; of a large content with blocks of zeros it is that of hasher.
 	Hash string `json:"sha256,omitempty"`
 }
 
@@ -66,20 +65,6 @@ func (p *Path) UnmarshalText(text []byte) error {
 	raw, err := base64.StdEncoding.DecodeString(encoded)
 	*p = Path(raw)
 	return err
-}
-
-// hashOf reads r to its end.
-func hashOf(r io.Reader) (hash string, size int64, err error) {
-	h := sha256.New()
-	buf := buffers.Get().(*[64 << 10]byte)
-	defer buffers.Put(buf)
-	size, err = io.CopyBuffer(h, struct{ io.Reader }{r}, buf[:]) // without WriteTo, which would allocate a buffer
-	return hex.EncodeToString(h.Sum(nil)), size, err
-}
-
-func hashOfText(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
 }
 
 // errUnstable says that a file changed while it was read.
@@ -140,12 +125,9 @@ func isInDirectories(root rootfs.Root, p Path, known map[Path]bool) (bool, error
 	return true, nil
 }
 
-// readVersion reads what stands at path in a tree, and its content through use, which may be nil. A file that changes meanwhile is errUnstable. What
-// is neither a file nor a link has its type only. A path below a link, or below a file, is ENOENT.
-func readVersion(root rootfs.Root, path Path, use func(io.Reader) (hash string, size int64, err error)) (Version, rootfs.Stat, error) {
-	if use == nil {
-		use = hashOf
-	}
+// readVersion reads what stands at path in a tree, and its content through use. A file that changes meanwhile is errUnstable. What is neither a
+// file nor a link has its type only. A path below a link, or below a file, is ENOENT. It fails with errLater as reader.known does.
+func readVersion(ctx context.Context, root rootfs.Root, path Path, use reader) (Version, rootfs.Stat, error) {
 	st, err := root.Lstat(string(path))
 	if err == nil && st.Type() != rootfs.TypeFile { // readFile follows no link
 		err = checkAbove(root, path)
@@ -161,28 +143,25 @@ func readVersion(root rootfs.Root, path Path, use func(io.Reader) (hash string, 
 			return v, st, err
 		}
 		v.Mode = 0o777
-		v.Hash, v.Size, err = use(strings.NewReader(target))
+		v.Hash, v.Size, err = use.read(ctx, strings.NewReader(target))
 		return v, st, err
 	case rootfs.TypeFile:
-		return readFile(root, path, use)
+		return readFile(ctx, root, path, use)
 	}
 	return v, st, nil
 }
 
-func readFile(root rootfs.Root, path Path, use func(io.Reader) (hash string, size int64, err error)) (v Version, st rootfs.Stat, err error) {
+func readFile(ctx context.Context, root rootfs.Root, path Path, use reader) (v Version, st rootfs.Stat, err error) {
 	f, st, err := root.OpenNoFollow(string(path), rootfs.O_RDONLY)
 	if err != nil {
 		return v, st, absent(err, path)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	v = Version{Type: rootfs.TypeFile, Mode: st.Perm()}
-	if v.Hash, v.Size, err = use(f); err != nil {
+	v = Version{Type: rootfs.TypeFile, Mode: st.Perm(), Size: st.Size}
+	if v.Hash, err = use.known(ctx, root, path, st); v.Hash != "" || err != nil {
 		return v, st, err
 	}
-	after, err := f.Stat()
-	if err == nil && (st.Changed(after) || after.Size != v.Size) {
-		err = errUnstable
-	}
+	v, err = use.file(ctx, f, st)
 	return v, st, err
 }
 

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -31,10 +32,10 @@ func TestFileThatGetsANameIsReadWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = readVersion(root, "file", func(r io.Reader) (string, int64, error) {
-			hash, size, err := hashOf(r)
+		_, _, err = readVersion(t.Context(), root, "file", reader{read: func(ctx context.Context, r io.Reader) (string, int64, error) {
+			hash, size, err := hashOf(ctx, r)
 			return hash, size, errors.Join(err, c.change(file))
-		})
+		}})
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}

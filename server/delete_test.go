@@ -60,6 +60,13 @@ func TestDeleteIsNotHeldUpByAClientThatDoesNotRead(t *testing.T) {
 			_, err := c.Grep(t.Context(), &ctxfsv1.GrepRequest{ContextId: id, Pattern: "needle"})
 			return err
 		},
+		"ReadVersion": func(c ctxfsv1.FsServiceClient, id string) error {
+			_, err := c.WriteFile(t.Context(), &ctxfsv1.WriteFileRequest{ContextId: id, Path: "/large", Content: &ctxfsv1.WriteFileRequest_Data{Data: make([]byte, 8<<20)}})
+			if err == nil {
+				_, err = ctxfsv1.NewReviewServiceClient(r.host(t)).ReadVersion(t.Context(), &ctxfsv1.ReadVersionRequest{ContextId: id, Path: "/large", Version: ctxfsv1.Version_VERSION_CONTEXT})
+			}
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opened := r.openPanel(t, "p")

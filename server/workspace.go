@@ -367,9 +367,10 @@ func below(base, dir string) review.Path {
 // reviewed is contexts as reviews see them.
 type reviewed struct{ contexts *contexts.Manager }
 
-func (r reviewed) Frozen(ctx context.Context, id string, f func(root rootfs.Root) error) error {
+func (r reviewed) Frozen(ctx context.Context, id string, f func(ctx context.Context, root rootfs.Root) error) error {
 	return r.contexts.Frozen(ctx, contexts.ID(id), func(ctx context.Context, a *contexts.Access) error {
-		return errors.Join(r.seeded(a, id, f), ctx.Err()) // what was read after commands continued is not of one moment
+		err := r.seeded(a, id, func(root rootfs.Root) error { return f(ctx, root) })
+		return errors.Join(err, ctx.Err()) // what was read after commands continued is not of one moment
 	})
 }
 
@@ -383,16 +384,23 @@ func (r reviewed) Workspace(ctx context.Context, id string) (*seed.Scan, error) 
 	return r.contexts.ScanWorkspace(ctx, contexts.ID(id))
 }
 
-func (r reviewed) Reading(ctx context.Context, id string, f func(root rootfs.Root) error) error {
-	return r.within(ctx, id, contexts.Read, func(root rootfs.Root, _ review.Charge) error { return f(root) })
+func (r reviewed) Reading(ctx context.Context, id string, f func(ctx context.Context, root rootfs.Root) error) error {
+	return r.contexts.Looking(ctx, contexts.ID(id), r.look(id, f))
+}
+
+func (r reviewed) Beside(ctx context.Context, id string, f func(ctx context.Context, root rootfs.Root) error) error {
+	return r.contexts.Beside(ctx, contexts.ID(id), r.look(id, f))
+}
+
+// look returns f for a look at a context.
+func (r reviewed) look(id string, f func(ctx context.Context, root rootfs.Root) error) func(ctx context.Context, a *contexts.Access) error {
+	return func(ctx context.Context, a *contexts.Access) error {
+		return r.seeded(a, id, func(root rootfs.Root) error { return f(ctx, root) })
+	}
 }
 
 func (r reviewed) Changing(ctx context.Context, id string, f func(root rootfs.Root, charge review.Charge) error) error {
-	return r.within(ctx, id, contexts.Write, f)
-}
-
-func (r reviewed) within(ctx context.Context, id string, use contexts.Use, f func(root rootfs.Root, charge review.Charge) error) error {
-	a, err := r.contexts.Acquire(ctx, contexts.ID(id), use)
+	a, err := r.contexts.Acquire(ctx, contexts.ID(id), contexts.Write)
 	if err != nil {
 		return err
 	}

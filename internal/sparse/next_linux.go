@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Next finds the next part of a file with data in [at, size). It is empty, at size, if only a hole is left. A file without a descriptor, and one
-// whose file system does not report holes, has none. Next moves the position of the file.
+// Next finds the next part of a file with data in [at, size). It is empty, at size, if only a hole is left. A file without
+// a descriptor, and one whose file system does not report holes, has none. Next moves the position of the file.
 func Next(f any, at, size int64) (start, end int64, err error) {
 	start, end = at, size
 	seek := func(fd int) (err error) {

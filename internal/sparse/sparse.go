@@ -26,8 +26,8 @@ type file interface {
 	io.Seeker
 }
 
-// Copy gives sink what r has from its position on, and returns how many bytes that is. If r is a file whose file system reports holes, it does not
-// read them. It ends with the cause of ctx when ctx ends.
+// Copy gives sink what r has from its position on, and returns how many bytes that is. If r is a file whose file system
+// reports holes, it does not read them. It ends with the cause of ctx when ctx ends.
 func Copy(ctx context.Context, sink Sink, r io.Reader) (n int64, err error) {
 	buf := chunks.Get().(*[chunk]byte) //nolint:forcetypeassert // chunks holds nothing else
 	defer chunks.Put(buf)

@@ -270,13 +270,45 @@ func (s *Reviews) ReadVersion(req *ctxfsv1.ReadVersionRequest, stream grpc.Serve
 			return reviewStatus(err)
 		}
 	}
-	return reviewStatus(s.Reviews.Read(stream.Context(), string(id), p, review.Which(req.GetVersion()), func(v review.Version, content io.Reader) error {
-		if err := stream.Send(&ctxfsv1.ReadVersionResponse{Version: versionToPB(v)}); err != nil {
+	return reviewStatus(s.sendVersion(string(id), p, review.Which(req.GetVersion()), stream))
+}
+
+// sendVersion reads in a goroutine of its own: a client that does not read keeps no caller from the context.
+func (s *Reviews) sendVersion(id string, p review.Path, which review.Which, stream grpc.ServerStreamingServer[ctxfsv1.ReadVersionResponse]) error {
+	content, out := io.Pipe()
+	version := make(chan review.Version, 1)
+	var panicked any
+	go func() {
+		defer close(version)
+		defer func() {
+			panicked = recover() // the handler panics again with it
+			_ = out.Close()      // it has no effect after CloseWithError
+		}()
+		err := s.Reviews.Read(stream.Context(), id, p, which, func(ctx context.Context, v review.Version, content io.Reader) error {
+			defer context.AfterFunc(ctx, func() { out.CloseWithError(context.Cause(ctx)) })()
+			version <- v
+			_, err := io.CopyBuffer(out, content, make([]byte, chunkSize))
 			return err
+		})
+		out.CloseWithError(err)
+	}()
+	send := func() error {
+		if v, ok := <-version; ok {
+			if err := stream.Send(&ctxfsv1.ReadVersionResponse{Version: versionToPB(v)}); err != nil {
+				return err
+			}
 		}
 		_, err := io.CopyBuffer(chunks(func(data []byte) error { return stream.Send(&ctxfsv1.ReadVersionResponse{Data: data}) }), content, make([]byte, chunkSize))
 		return err
-	}))
+	}
+	err := send()
+	content.CloseWithError(err)
+	for range version { //nolint:revive // it is closed when the goroutine has ended
+	}
+	if panicked != nil {
+		panic(panicked)
+	}
+	return err
 }
 
 // GetReview implements ReviewService.

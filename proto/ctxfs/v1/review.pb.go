@@ -1231,7 +1231,8 @@ type FileVersion struct {
 	Mode uint32 `protobuf:"varint,2,opt,name=mode,proto3" json:"mode,omitempty"`
 	// Bytes of the content, or of the link's target.
 	Size int64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
-	// SHA-256 of the content or of the link's target, in hex; empty for CONTENT_KIND_TREE and for barred paths.
+	// SHA-256 of the content or of the link's target, in hex; empty for CONTENT_KIND_TREE and for barred paths. A content with a block of 4 KiB of zeros
+	// beyond its first 64 MiB has another name of 64 hex digits, which depends on its bytes alone: the time of a sparse file is that of its data.
 	Sha256        string `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5225,7 +5226,7 @@ type ResolveConflictRequest struct {
 	Resolution Resolution `protobuf:"varint,4,opt,name=resolution,proto3,enum=ctxfs.v1.Resolution" json:"resolution,omitempty"`
 	// The content for RESOLUTION_CONTENT, at most 4 MiB.
 	Content []byte `protobuf:"bytes,5,opt,name=content,proto3" json:"content,omitempty"`
-	// The SHA-256 of the context's file that was looked at, in hex. If it is set and the context holds another file by now, ResolveConflict fails
+	// Version.sha256 of the context's file that was looked at. If it is set and the context holds another file by now, ResolveConflict fails
 	// with STALE_REVISION.
 	IfSha256      string `protobuf:"bytes,6,opt,name=if_sha256,json=ifSha256,proto3" json:"if_sha256,omitempty"`
 	unknownFields protoimpl.UnknownFields

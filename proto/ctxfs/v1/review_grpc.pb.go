@@ -54,7 +54,7 @@ const (
 // PANEL_RIGHT_REVIEW. Such a panel names the context of others by context_id, and reads the changes there. A host that acts for a panel
 // (ctxfs-panel) is no reviewer. EACCES for a panel that names a context with its own work, or a copy whose origin was deleted.
 //
-// Errors of all calls: ESTALE (no such context), EBUSY (calls that change the context did not end within 10 s),
+// Errors of all calls: ESTALE (no such context), EBUSY (calls that change the context did not end within 10 s, or a caller is about to replace or delete it),
 // STALE_REVISION (a revision, change or hunk is not there any more).
 //
 // A refusal has a reason, such as CONFLICT, and no errno: docs/reference/errors.md lists them all. Its error has a RefusedFiles with the files
@@ -367,7 +367,7 @@ func (c *reviewServiceClient) ResolveConflict(ctx context.Context, in *ResolveCo
 // PANEL_RIGHT_REVIEW. Such a panel names the context of others by context_id, and reads the changes there. A host that acts for a panel
 // (ctxfs-panel) is no reviewer. EACCES for a panel that names a context with its own work, or a copy whose origin was deleted.
 //
-// Errors of all calls: ESTALE (no such context), EBUSY (calls that change the context did not end within 10 s),
+// Errors of all calls: ESTALE (no such context), EBUSY (calls that change the context did not end within 10 s, or a caller is about to replace or delete it),
 // STALE_REVISION (a revision, change or hunk is not there any more).
 //
 // A refusal has a reason, such as CONFLICT, and no errno: docs/reference/errors.md lists them all. Its error has a RefusedFiles with the files

@@ -33,7 +33,10 @@ export interface FileVersion {
   mode: number;
   /** Bytes of the content, or of the link's target. */
   size: number;
-  /** Of the content or of the link's target, in hex. "" for a new ignored directory and for what can never be applied. */
+  /**
+   * Of the content or of the link's target, in hex. "" for a new ignored directory and for what can never be applied. A content with
+   * a block of 4 KiB of zeros beyond its first 64 MiB has another name, which depends on its bytes alone.
+   */
   sha256: string;
 }
 

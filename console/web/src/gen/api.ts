@@ -1679,7 +1679,10 @@ export type FileType =
 export interface FileVersion {
   /** Permission bits. */
   mode?: number;
-  /** SHA-256 of the content or of the link's target, in hex; empty for CONTENT_KIND_TREE and for barred paths. */
+  /**
+   * SHA-256 of the content or of the link's target, in hex; empty for CONTENT_KIND_TREE and for barred paths. A content with a block of 4 KiB of zeros
+   * beyond its first 64 MiB has another name of 64 hex digits, which depends on its bytes alone: the time of a sparse file is that of its data.
+   */
   sha256?: string;
   /** Bytes of the content, or of the link's target. */
   size?: string;
@@ -3906,7 +3909,7 @@ export interface ResolveConflictRequest {
   /** The context. */
   contextId?: string;
   /**
-   * The SHA-256 of the context's file that was looked at, in hex. If it is set and the context holds another file by now, ResolveConflict fails
+   * Version.sha256 of the context's file that was looked at. If it is set and the context holds another file by now, ResolveConflict fails
    * with STALE_REVISION.
    */
   ifSha256?: string;

@@ -238,7 +238,8 @@ export type FileVersion = Message<"ctxfs.v1.FileVersion"> & {
   size: bigint;
 
   /**
-   * SHA-256 of the content or of the link's target, in hex; empty for CONTENT_KIND_TREE and for barred paths.
+   * SHA-256 of the content or of the link's target, in hex; empty for CONTENT_KIND_TREE and for barred paths. A content with a block of 4 KiB of zeros
+   * beyond its first 64 MiB has another name of 64 hex digits, which depends on its bytes alone: the time of a sparse file is that of its data.
    *
    * @generated from field: string sha256 = 4;
    */
@@ -2514,7 +2515,7 @@ export type ResolveConflictRequest = Message<"ctxfs.v1.ResolveConflictRequest"> 
   content: Uint8Array;
 
   /**
-   * The SHA-256 of the context's file that was looked at, in hex. If it is set and the context holds another file by now, ResolveConflict fails
+   * Version.sha256 of the context's file that was looked at. If it is set and the context holds another file by now, ResolveConflict fails
    * with STALE_REVISION.
    *
    * @generated from field: string if_sha256 = 6;
@@ -3319,7 +3320,7 @@ export const ResolutionSchema: GenEnum<Resolution> = /*@__PURE__*/
  * PANEL_RIGHT_REVIEW. Such a panel names the context of others by context_id, and reads the changes there. A host that acts for a panel
  * (ctxfs-panel) is no reviewer. EACCES for a panel that names a context with its own work, or a copy whose origin was deleted.
  *
- * Errors of all calls: ESTALE (no such context), EBUSY (calls that change the context did not end within 10 s),
+ * Errors of all calls: ESTALE (no such context), EBUSY (calls that change the context did not end within 10 s, or a caller is about to replace or delete it),
  * STALE_REVISION (a revision, change or hunk is not there any more).
  *
  * A refusal has a reason, such as CONFLICT, and no errno: docs/reference/errors.md lists them all. Its error has a RefusedFiles with the files

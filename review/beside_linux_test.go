@@ -1,0 +1,236 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+)
+
+// counting is a context that counts the bytes that are read of its files: beside it, and while others are kept out.
+type counting struct {
+	rootfs.Root
+	w    *world
+	read *reads
+}
+
+type reads struct{ beside, inside atomic.Int64 }
+
+type countedFile struct {
+	rootfs.File
+	of *atomic.Int64
+}
+
+func (r counting) OpenNoFollow(path string, flags rootfs.Flags) (rootfs.File, rootfs.Stat, error) {
+	f, st, err := r.Root.OpenNoFollow(path, flags)
+	of := &r.read.inside
+	if r.w.beside {
+		of = &r.read.beside
+	}
+	return countedFile{f, of}, st, err
+}
+
+func (f countedFile) Read(b []byte) (int, error) {
+	n, err := f.File.Read(b)
+	f.of.Add(int64(n))
+	return n, err
+}
+
+func (f countedFile) ReadAt(b []byte, at int64) (int, error) {
+	n, err := f.File.ReadAt(b, at)
+	f.of.Add(int64(n))
+	return n, err
+}
+
+func (f countedFile) WithFD(fn func(fd int) error) error {
+	return f.File.(interface{ WithFD(func(int) error) error }).WithFD(fn) //nolint:forcetypeassert // a file of Linux
+}
+
+func (w *world) counted() *reads {
+	out := &reads{}
+	w.through = func(r rootfs.Root) rootfs.Root { return counting{r, w, out} }
+	return out
+}
+
+// sparse makes a file of a size in the context, with "data" at each offset. It skips the test if the file would take more space.
+func (w *world) sparse(p string, size int64, at ...int64) {
+	w.t.Helper()
+	f, err := os.Create(filepath.Join(w.in(id), p))
+	must(w.t, err)
+	defer func() { must(w.t, f.Close()) }()
+	err = f.Truncate(size)
+	if errors.Is(err, syscall.EFBIG) {
+		w.t.Skipf("the file system of %s has no files of %d bytes", w.dir, size)
+	}
+	must(w.t, err)
+	for _, off := range at {
+		_, err := f.WriteAt([]byte("data"), off)
+		must(w.t, err)
+	}
+	info, err := f.Stat()
+	must(w.t, err)
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Blocks*512 > 1<<20 {
+		w.t.Skipf("the file system of %s has no sparse files", w.dir)
+	}
+	time.Sleep(30 * time.Millisecond) // its ctime is settled then, as that of a file which nobody writes
+}
+
+const tebi = 1 << 40
+
+func TestSparseFileIsReadByItsData(t *testing.T) {
+	t.Parallel()
+	manyAt := make([]int64, 64)
+	for i := range manyAt {
+		manyAt[i] = int64(i) * (tebi / 64)
+	}
+	for name, at := range map[string][]int64{"no data": nil, "data here and there": {0, tebi / 2, tebi - 4}, "many extents": manyAt} {
+		w := newWorld(t, files{"a": "text\n"})
+		w.sparse("huge", tebi, at...)
+		read := w.counted()
+		c := w.changes(Query{}).Changes
+		if len(c) != 1 || c[0].Path != "huge" || c[0].After.Size != tebi || c[0].Content != TooLarge || c[0].Unstable {
+			t.Fatalf("%s: the changes are %+v", name, c)
+		}
+		if n := read.beside.Load(); n > 256<<10+int64(len(at))*(64<<10) {
+			t.Errorf("%s: %d bytes were read", name, n)
+		}
+		if n := read.inside.Load(); n > largeContent {
+			t.Errorf("%s: %d bytes were read while others were kept out", name, n)
+		}
+		// A further look reads nothing.
+		*read = reads{}
+		again := w.changes(Query{}).Changes
+		if n := read.beside.Load() + read.inside.Load(); n > 0 || again[0].ID != c[0].ID {
+			t.Errorf("%s: a further look read %d bytes, and found %s, not %s", name, n, again[0].ID, c[0].ID)
+		}
+		// A change is seen.
+		f, err := os.OpenFile(filepath.Join(w.in(id), "huge"), os.O_WRONLY, 0)
+		must(t, err)
+		_, err = f.WriteAt([]byte("x"), 700<<30)
+		must(t, errors.Join(err, f.Close()))
+		if now := w.changes(Query{}).Changes; now[0].ID == c[0].ID {
+			t.Errorf("%s: the change of the file was not seen", name)
+		}
+	}
+}
+
+// TestSparseFileIsKeptWithItsHoles carries a sparse file through what puts contents into the store, and out of it.
+func TestSparseFileIsKeptWithItsHoles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"a": "text\n"})
+	w.sparse("huge", tebi, 0, tebi/2)
+	read := w.counted()
+	from, err := w.reviews.Checkpoint(t.Context(), id)
+	must(t, err)
+	_, err = w.reviews.Submit(t.Context(), id, "title", "", "panel")
+	must(t, err)
+	must(t, os.Remove(filepath.Join(w.in(id), "huge")))
+	out, err := w.reviews.Record(t.Context(), from, "panel", "rm huge", func(Path) bool { return false })
+	must(t, err)
+	if out.Entry == 0 {
+		t.Fatal("nothing was recorded")
+	}
+	kept := int64(0)
+	must(t, filepath.WalkDir(w.in("state"), func(name string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if st, ok := info.Sys().(*syscall.Stat_t); ok {
+			kept += st.Blocks * 512
+		}
+		return err
+	}))
+	if kept > 4<<20 || read.beside.Load() > 2<<20 || read.inside.Load() > largeContent {
+		t.Errorf("the store takes %d bytes; %d were read beside the context, %d in it", kept, read.beside.Load(), read.inside.Load())
+	}
+}
+
+// TestFileThatKeepsChangingIsUnstable has a program change a large file each time that it was read.
+func TestFileThatKeepsChangingIsUnstable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"a": "text\n"})
+	must(t, os.WriteFile(filepath.Join(w.in(id), "large"), []byte(strings.Repeat("line\n", largeContent/5+1)), 0o600))
+	tries := 0
+	w.at("beside", func() { tries++ })
+	w.through = func(r rootfs.Root) rootfs.Root {
+		if !w.beside {
+			must(t, os.Chtimes(filepath.Join(w.in(id), "large"), time.Now(), time.Now()))
+		}
+		return r
+	}
+	if c := w.changes(Query{}).Changes; len(c) != 1 || !c[0].Unstable || tries != besideTries {
+		t.Errorf("after %d tries: %+v", tries, c[0])
+	}
+	w.through = nil
+	if c := w.changes(Query{}).Changes; len(c) != 1 || c[0].Unstable || c[0].After.Hash == "" {
+		t.Errorf("when nothing changes it: %+v", c[0])
+	}
+}
+
+// TestAbandonedLookEnds cancels calls while they read a large file. They must not read on.
+func TestAbandonedLookEnds(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(ctx context.Context, w *world) error{
+		"list": func(ctx context.Context, w *world) error {
+			_, err := w.reviews.Changes(ctx, Query{Context: id})
+			return err
+		},
+		"submit": func(ctx context.Context, w *world) error {
+			_, err := w.reviews.Submit(ctx, id, "", "", "p")
+			return err
+		},
+		"checkpoint": func(ctx context.Context, w *world) error { _, err := w.reviews.Checkpoint(ctx, id); return err },
+		"losing":     func(ctx context.Context, w *world) error { return w.reviews.Unapplied(ctx, id) },
+		"against the workspace": func(ctx context.Context, w *world) error {
+			_, err := w.reviews.Changes(ctx, Query{Context: id, Against: Against{Workspace: true}})
+			return err
+		},
+		"discard": func(ctx context.Context, w *world) error {
+			_, err := w.reviews.Discard(ctx, id, Selection{All: true}, "", "p")
+			return err
+		},
+	} {
+		w := newWorld(t, files{"a": "text\n"})
+		must(t, os.WriteFile(filepath.Join(w.in(id), "large"), make([]byte, 32<<20), 0o600))
+		read := w.counted()
+		counted := w.through
+		ctx, cancel := context.WithCancel(t.Context())
+		w.through = func(r rootfs.Root) rootfs.Root { return &cancelling{counted(r), cancel} }
+		if err := call(ctx, w); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if n := read.beside.Load() + read.inside.Load(); n > 8<<20 {
+			t.Errorf("%s: read %d bytes for a caller that left", name, n)
+		}
+		cancel()
+	}
+}
+
+// cancelling ends a call when something of a file was read.
+type cancelling struct {
+	rootfs.Root
+	cancel func()
+}
+
+func (r *cancelling) OpenNoFollow(path string, flags rootfs.Flags) (rootfs.File, rootfs.Stat, error) {
+	f, st, err := r.Root.OpenNoFollow(path, flags)
+	return cancellingFile{f, r}, st, err
+}
+
+type cancellingFile struct {
+	rootfs.File
+	r *cancelling
+}
+
+func (f cancellingFile) ReadAt(b []byte, at int64) (int, error) {
+	f.r.cancel()
+	return f.File.ReadAt(b, at)
+}
