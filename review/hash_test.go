@@ -13,9 +13,9 @@ import (
 	"testing/iotest"
 )
 
-// patchwork is a content: letters are blocks of that letter, and a dot is a block of zeros. It begins with plainUpTo bytes of zeros.
-func patchwork(blocks string, rest int) []byte {
-	data := make([]byte, plainUpTo, plainUpTo+len(blocks)*zeroBlock+rest)
+// patchwork is a content: letters are blocks of that letter, and a dot is a block of zeros. It begins with so many zeros.
+func patchwork(plain int, blocks string, rest int) []byte {
+	data := make([]byte, plain, plain+len(blocks)*zeroBlock+rest)
 	for _, b := range []byte(blocks) {
 		if b == '.' {
 			b = 0
@@ -38,8 +38,8 @@ func TestHashIsPlainWithoutZeroBlocks(t *testing.T) {
 		data  []byte
 		plain bool
 	}{
-		"empty": {nil, true}, "text": {[]byte("text"), true}, "zeros up to the limit": {patchwork("", 0), true}, "a part of a block of zeros": {patchwork("", zeroBlock-1), true},
-		"a block of zeros": {patchwork(".", 0), false}, "data": {patchwork("abc", 17), true}, "zeros between data": {patchwork("a.b", 0), false}, "zeros at the end": {patchwork("ab.", 5), false},
+		"empty": {nil, true}, "text": {[]byte("text"), true}, "zeros up to the limit": {patchwork(plainUpTo, "", 0), true}, "a part of a block of zeros": {patchwork(plainUpTo, "", zeroBlock-1), true},
+		"a block of zeros": {patchwork(plainUpTo, ".", 0), false}, "data": {patchwork(plainUpTo, "abc", 17), true}, "zeros between data": {patchwork(plainUpTo, "a.b", 0), false}, "zeros at the end": {patchwork(plainUpTo, "ab.", 5), false},
 	} {
 		sum := sha256.Sum256(c.data)
 		if got := hashIn(t, bytes.NewReader(c.data)); (got == hex.EncodeToString(sum[:])) != c.plain {
@@ -54,7 +54,7 @@ func TestHashNamesTheContentAlone(t *testing.T) {
 	for _, blocks := range []string{"", ".", "..", "a", "a.", ".a", "a..", ".a.", "..a", "a.a", "aa", "a.b", "ab", "ab.", "b.a", "a..b"} {
 		for _, rest := range []int{0, 1, 9} {
 			const plain = 2 * zeroBlock
-			data := patchwork(blocks, rest)[plainUpTo-plain:]
+			data := patchwork(plain, blocks, rest)
 			name := blocks + strings.Repeat("0", rest)
 			whole := &hasher{plain: plain, rest: sha256.New()}
 			_, _ = whole.Write(data)
