@@ -280,11 +280,13 @@ func (s *paths) AppendFile(ctx context.Context, req *ctxfsv1.AppendFileRequest) 
 	})
 }
 
-// writeAtomic makes the content appear at c.path whole, in place of what is there.
+// writeAtomic makes the content appear at c.path whole, in place of what is there. It is on the disk then: otherwise a power failure could leave
+// the new name without its content.
 func (c *call) writeAtomic(w content) (etag string, err error) {
 	if !w.flags.replaces() {
 		return "", fserr.Invalid("atomic goes with flag \"w\" or \"wx\" only")
 	}
+	w.flush = true
 	return c.create(w, w.flags.Flags&rootfs.O_EXCL != 0)
 }
 

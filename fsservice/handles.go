@@ -145,7 +145,7 @@ func noLease(instance string) error {
 func (s *openFiles) Close(ctx context.Context, req *ctxfsv1.CloseRequest) (*ctxfsv1.CloseResponse, error) {
 	if req.GetCommit() {
 		return onHandle(ctx, s.opener, "close", writes, req, func(c *handleCall) (*ctxfsv1.CloseResponse, error) {
-			tag, err := s.commit(c, req.GetFlush())
+			tag, err := s.commit(c)
 			return &ctxfsv1.CloseResponse{Etag: tag}, err
 		})
 	}
@@ -159,8 +159,8 @@ func (s *openFiles) Close(ctx context.Context, req *ctxfsv1.CloseRequest) (*ctxf
 	return &ctxfsv1.CloseResponse{}, fail(err, "close", "", "")
 }
 
-// commit makes the file of an atomic handle appear, and returns its etag. It closes the handle, even when it fails.
-func (s *openFiles) commit(c *handleCall, flush bool) (etag string, err error) {
+// commit makes the file of an atomic handle appear on the disk, and returns its etag. It closes the handle, even when it fails.
+func (s *openFiles) commit(c *handleCall) (etag string, err error) {
 	h := c.handle
 	f, atomic := h.File.(rootfs.AtomicFile)
 	if !atomic {
@@ -176,7 +176,7 @@ func (s *openFiles) commit(c *handleCall, flush bool) (etag string, err error) {
 	at := &call{path: h.Path}
 	s.behind(c, at, panels.Identity{Context: h.Context}, c.access)
 	defer func() { _ = f.Close() }()
-	return at.appear(f, want, flush)
+	return at.appear(f, want, true)
 }
 
 // ListHandles implements FsService.

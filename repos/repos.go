@@ -26,6 +26,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/git"
+	"github.com/ctxfs/ctxfs/internal/durable"
 	"github.com/ctxfs/ctxfs/review"
 )
 
@@ -73,7 +74,7 @@ func Open(ctx context.Context, cfg Config) (*Repos, error) {
 	}
 	limits := seed.Options{MaxFiles: cfg.MaxFiles, MaxBytes: cfg.MaxBytes}.WithDefaults()
 	cfg.MaxFiles, cfg.MaxBytes = limits.MaxFiles, limits.MaxBytes
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+	if err := durable.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, err
 	}
 	r := &Repos{

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/internal/durable"
 	"github.com/ctxfs/ctxfs/metadata"
 	"github.com/ctxfs/ctxfs/metadata/guard"
 	"github.com/ctxfs/ctxfs/panels"
@@ -126,7 +127,7 @@ func lostMarker(l contexts.Layout) string { return filepath.Join(l.State, "lost-
 func recoveredMarker(l contexts.Layout) string { return filepath.Join(l.State, "recovered") }
 
 // markRecovered writes recoveredMarker.
-func markRecovered(l contexts.Layout) error { return writeFileSynced(recoveredMarker(l), "") }
+func markRecovered(l contexts.Layout) error { return durable.WriteFile(recoveredMarker(l), nil, 0o600) }
 
 // settleTime is how long timed collections wait after records were rebuilt or restored. Tokens may have been revoked, and the times of use and
 // labels lost, for which a collection would have kept a context: hosts have a day to open their panels again.
@@ -143,7 +144,7 @@ func (d *database) settling(now time.Time) (until time.Time, settling bool) {
 }
 
 // markLost writes lostMarker.
-func markLost(l contexts.Layout) error { return writeFileSynced(lostMarker(l), "") }
+func markLost(l contexts.Layout) error { return durable.WriteFile(lostMarker(l), nil, 0o600) }
 
 // use names the layout, and reads the marker.
 func (d *database) use(l contexts.Layout) {

@@ -11,6 +11,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/internal/durable"
 	"github.com/ctxfs/ctxfs/metadata"
 	"github.com/ctxfs/ctxfs/metadata/postgres"
 	"github.com/ctxfs/ctxfs/metadata/sqlite"
@@ -131,7 +132,7 @@ func openSharedSide(ctx context.Context, l contexts.Layout, at *postgres.Address
 	}
 	r := &records{Store: store, where: at.String(), lease: keepLease(lease)}
 	noted := func(l contexts.Layout) error {
-		if err := writeFileSynced(l.Records, r.where+"\n"); err != nil {
+		if err := durable.WriteFile(l.Records, []byte(r.where+"\n"), 0o600); err != nil {
 			return err
 		}
 		return note(lease.Epoch())

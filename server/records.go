@@ -10,12 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/internal/durable"
 	"github.com/ctxfs/ctxfs/metadata"
 	"github.com/ctxfs/ctxfs/metadata/postgres"
 	"github.com/ctxfs/ctxfs/metadata/sqlite"
@@ -161,7 +161,7 @@ func openShared(ctx context.Context, at *postgres.Address, l contexts.Layout, ev
 		return nil, errors.Join(coded(err), store.Close())
 	}
 	r := &records{Store: store, where: at.String(), lease: keepLease(lease), ask: store.Identity, calls: max(1, store.Conns()-1)}
-	if err := writeFileSynced(l.Records, r.where+"\n"); err != nil {
+	if err := durable.WriteFile(l.Records, []byte(r.where+"\n"), 0o600); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
@@ -256,7 +256,9 @@ func claimOf(l contexts.Layout) (c postgres.Claim, err error) {
 	}
 	c.Holder, c.PID, c.Path = rand.Text(), os.Getpid(), l.Dir
 	c.Place = placeOf(filepath.Join(l.Locks, serverLock))
-	c.Note = func(epoch int64) error { return writeFileSynced(l.Epoch, strconv.FormatInt(epoch, 10)+"\n") }
+	c.Note = func(epoch int64) error {
+		return durable.WriteFile(l.Epoch, []byte(strconv.FormatInt(epoch, 10)+"\n"), 0o600)
+	}
 	return c, nil
 }
 
@@ -277,7 +279,7 @@ func identityOf(l contexts.Layout) (string, error) {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // it never fails (crypto/rand)
 	id = hex.EncodeToString(random[:])
-	return id, writeFileSynced(l.Identity, id+"\n")
+	return id, durable.WriteFile(l.Identity, []byte(id+"\n"), 0o600)
 }
 
 // epochOf returns the highest epoch that a server of the directory has noted, 0 if none has.
@@ -294,35 +296,6 @@ func epochOf(l contexts.Layout) (int64, error) {
 		return 0, fmt.Errorf("%s is damaged: it should have the number in the column epoch of the table directory in the database", l.Epoch)
 	}
 	return epoch, nil
-}
-
-// writeFileSynced replaces a file of the state, so that its content survives a power failure.
-func writeFileSynced(path, content string) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = f.WriteString(content)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(f.Name()))
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-// syncDir makes the names of a directory survive a power failure. Windows cannot, and needs not.
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // RecordsFinding is what doctor says of a database: with Bad that a server would not start, with Doubtful that it has lost commits.

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/ctxfs/ctxfs/internal/durable"
 )
 
 // The prefixes distinguish the server's own tokens from a panel's, for people and for secret scanners.
@@ -85,5 +87,5 @@ func createTokenFile(path, prefix string) (string, error) {
 		return "", fmt.Errorf("create a token: %w", err)
 	}
 	token := prefix + base64.RawURLEncoding.EncodeToString(secret)
-	return token, writeFileAtomic(path, []byte(token+"\n"), 0o600)
+	return token, durable.WriteFile(path, []byte(token+"\n"), 0o600)
 }

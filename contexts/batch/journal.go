@@ -148,8 +148,8 @@ func openJournal(dir string) (*journal, record, error) {
 	j, lines := &journal{f, name}, bufio.NewReader(f)
 	if header, err := lines.ReadString('\n'); err == nil {
 		r.begun, err = strconv.Atoi(strings.TrimSpace(header))
-		if err != nil {
-			return nil, r, errors.Join(fmt.Errorf("read the journal of a batch: %w", err), f.Close())
+		if err != nil { // a power failure came before the first action
+			r.begun = 0
 		}
 	}
 	for {

@@ -12,6 +12,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/durable"
 )
 
 // Batch is a batch in a context. Its life is New, Stage, Flip, Clean; before Flip it may end with Drop.
@@ -23,6 +24,8 @@ type Batch struct {
 	hidden  map[string]string
 	count   int
 	actions []action
+	// sync says that the batch must survive a power failure.
+	sync bool
 	// Point is called after each phase with its name; nil is not called. Tests stop there.
 	Point func(phase string)
 }
@@ -67,13 +70,18 @@ func (b *Batch) point(phase string) {
 	}
 }
 
-// Stage writes the new contents and the journal, in the directory dir. With sync the contents are on the disk afterwards. If it fails
-// nothing is left of the batch.
+// Stage writes the new contents and the journal, in the directory dir. With sync they are on the disk afterwards, and the batch is there after a
+// power failure once Flip has returned, and before that as a whole or not at all. If it fails nothing is left of the batch.
 func (b *Batch) Stage(ctx context.Context, dir string, sync bool) (err error) {
 	if b.journal, err = beginJournal(dir, b.hide()); err != nil {
 		return err
 	}
 	b.point("journal")
+	if b.sync = sync; sync { // the journal first: only it says that the hidden directories are to be removed
+		if err := errors.Join(b.journal.file.Sync(), durable.Names(dir)); err != nil {
+			return errors.Join(err, b.journal.end())
+		}
+	}
 	b.places = tree.NewPlaces(b.plan.root)
 	defer func() {
 		if err != nil {
@@ -101,6 +109,11 @@ func (b *Batch) Stage(ctx context.Context, dir string, sync bool) (err error) {
 		return err
 	}
 	b.point("recorded")
+	if sync { // after a power failure any of the actions may have been made
+		if err := errors.Join(b.journal.note(len(b.actions)), tree.SyncAll(b.plan.root)); err != nil {
+			return err
+		}
+	}
 	return b.journal.file.Sync()
 }
 
@@ -200,18 +213,28 @@ func (b *Batch) Flip() ([]*rootfs.Stat, error) {
 	if err := b.checkReplaced(); err != nil {
 		return nil, b.back(len(b.actions), err)
 	}
-	if err := b.journal.note(finished); err != nil {
+	if err := b.finish(); err != nil {
 		return nil, b.back(len(b.actions), err)
 	}
 	b.point("finished")
 	return b.stats(), nil
 }
 
+// finish notes that all actions are made. Nothing that they replaced goes before that is on the disk, if it should be.
+func (b *Batch) finish() error {
+	if !b.sync {
+		return b.journal.note(finished)
+	}
+	return errors.Join(tree.SyncAll(b.plan.root), b.journal.note(finished), b.journal.file.Sync())
+}
+
 // act makes an action. If it fails, the first n actions are to be undone.
 func (b *Batch) act(i int) (n int, err error) {
 	a := b.actions[i]
-	if err := b.journal.note(i + 1); err != nil {
-		return i, err
+	if !b.sync {
+		if err := b.journal.note(i + 1); err != nil {
+			return i, err
+		}
 	}
 	b.point("begin")
 	n, err = i, b.checkBefore(i)
@@ -298,7 +321,7 @@ func (b *Batch) Clean(ctx context.Context) error {
 	for _, dir := range b.hidden {
 		dirs = append(dirs, rawPath(dir))
 	}
-	err := errors.Join(removeHidden(ctx, b.places, dirs), b.places.Close())
+	err := errors.Join(removeHidden(ctx, b.places, dirs, b.sync), b.places.Close())
 	if err != nil {
 		b.journal.keep()
 		return err
@@ -307,9 +330,14 @@ func (b *Batch) Clean(ctx context.Context) error {
 	return b.journal.end()
 }
 
-func removeHidden(ctx context.Context, p *tree.Places, dirs []rawPath) error {
+// removeHidden removes the hidden directories, with sync also from the disk: the journal goes next, and nothing else names them.
+func removeHidden(ctx context.Context, p *tree.Places, dirs []rawPath, sync bool) error {
 	for _, dir := range dirs {
-		if err := p.Remove(ctx, string(dir)); err != nil {
+		err := p.Remove(ctx, string(dir))
+		if err == nil && sync {
+			err = gone(p.Flush(string(dir)))
+		}
+		if err != nil {
 			return fmt.Errorf("remove what a batch replaced: %w", err)
 		}
 	}

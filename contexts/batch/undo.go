@@ -155,7 +155,7 @@ func Recover(ctx context.Context, root rootfs.Root, dir string) error {
 		err = undo(p, r.Actions[:n], j)
 	}
 	if err == nil {
-		if left := removeHidden(ctx, p, r.Hidden); left != nil {
+		if left := removeHidden(ctx, p, r.Hidden, true); left != nil {
 			err = fmt.Errorf("%w: %w", ErrLeftovers, left)
 		}
 	}

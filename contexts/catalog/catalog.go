@@ -20,6 +20,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/disk"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/durable"
 	"github.com/ctxfs/ctxfs/internal/recent"
 	"github.com/ctxfs/ctxfs/metadata"
 )
@@ -369,6 +370,10 @@ func (c *Catalog) Publish(ctx context.Context, id ID, spec Spec, made, place, ma
 	if err := errors.Join(c.KeepSpec(id, spec), c.keepManifest(id, manifest)); err != nil {
 		return err
 	}
+	// The folder and what describes it are on the disk before it has its name: one that has it is complete, also after a power failure.
+	if err := errors.Join(durable.Tree(made), durable.Names(filepath.Dir(c.Layout.Manifest(id)), filepath.Dir(c.Layout.Spec(id)))); err != nil {
+		return err
+	}
 	c.Events.Step("manifested")
 	if err := c.dropSnapshots(id); err != nil {
 		return err
@@ -377,7 +382,10 @@ func (c *Catalog) Publish(ctx context.Context, id ID, spec Spec, made, place, ma
 		return err
 	}
 	c.forgotten.remove(id)
-	return disk.RenameNoReplace(made, place)
+	if err := disk.RenameNoReplace(made, place); err != nil {
+		return err
+	}
+	return durable.Names(filepath.Dir(place))
 }
 
 // keepManifest gives a context its own name for a manifest, since the layer or context that has it may go.
@@ -393,7 +401,7 @@ func (c *Catalog) keepManifest(id ID, from string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, data, 0o600)
+	return durable.WriteFile(file, data, 0o600)
 }
 
 func (c *Catalog) dropSnapshots(id ID) error {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/durable"
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
@@ -132,7 +133,7 @@ func (d Drivers) PlaceFor(name string, id ID) (string, error) {
 	for _, m := range d.Mounters() {
 		if m.Name() == name {
 			place := d.layout.DriverState(name, id)
-			return place, os.MkdirAll(filepath.Dir(place), 0o700)
+			return place, durable.MkdirAll(filepath.Dir(place), 0o700)
 		}
 	}
 	return d.layout.Folder(id), nil

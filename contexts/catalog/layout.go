@@ -13,6 +13,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/durable"
 )
 
 // StateFormat is the format of the state directory that this version reads and writes.
@@ -231,10 +232,13 @@ func (l Layout) admitSearches(name string) error {
 
 // makeDir accepts a directory that exists, and refuses a link in its place: others could choose where a link leads.
 func makeDir(path string, mode fs.FileMode) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := durable.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
 	err := os.Mkdir(path, mode)
+	if err == nil {
+		err = durable.Names(filepath.Dir(path))
+	}
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -269,16 +273,12 @@ func (l Layout) markers(version string) map[string]string {
 	}
 }
 
+// writeMissing writes a marker file whole, so that a power failure leaves none that says nothing.
 func writeMissing(path, content string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if err != nil {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	_, err = f.WriteString(content)
-	return errors.Join(err, f.Close())
+	return durable.WriteFile(path, []byte(content), 0o644)
 }
 
 func (l Layout) checkFormat(version string) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/contexts/zones"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/durable"
 )
 
 // Spec says what a context is made of. It does not change after the context was seeded. Forks have that of the context that they were
@@ -202,10 +204,17 @@ func (c *Catalog) KeepSpec(id ID, s Spec) error {
 	}
 	// An ID does not begin with a dot, and its lock is held.
 	staged := c.Layout.Spec("." + id)
-	if err := os.WriteFile(staged, text.Bytes(), 0o600); err != nil {
+	err := os.WriteFile(staged, text.Bytes(), 0o600)
+	if err == nil {
+		err = durable.Tree(staged)
+	}
+	if err != nil {
 		return errors.Join(err, removeFile(staged))
 	}
-	return os.Rename(staged, file)
+	if err := os.Rename(staged, file); err != nil {
+		return err
+	}
+	return durable.Names(filepath.Dir(file))
 }
 
 // OwnFolder fails with EOPNOTSUPP and why if the files of a context are not in its own folder: its zones are direct.

@@ -24,7 +24,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,6 +33,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/durable"
 )
 
 const (
@@ -337,19 +337,7 @@ func (f *Feed) mark() error {
 		return err
 	}
 	_, err = file.WriteString(f.cfg.boot)
-	return errors.Join(err, file.Sync(), file.Close(), syncDir(f.dir))
-}
-
-// syncDir flushes the names in a directory. Systems that open no directories flush them by themselves.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	if err := d.Sync(); err != nil && runtime.GOOS != "windows" {
-		return errors.Join(err, d.Close())
-	}
-	return d.Close()
+	return errors.Join(err, file.Sync(), file.Close(), durable.Names(f.dir))
 }
 
 // remove removes what the feed has on disk, its name first: what is left then is no feed. f.mu is held.

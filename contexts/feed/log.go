@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ctxfs/ctxfs/internal/durable"
 )
 
 const (
@@ -163,7 +165,7 @@ func (l *log) flush() error {
 		}
 		errs = append(errs, err)
 	}
-	return errors.Join(append(errs, syncDir(l.dir))...)
+	return errors.Join(append(errs, durable.Names(l.dir))...)
 }
 
 func (l *log) close() error {

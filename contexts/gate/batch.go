@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"go.uber.org/zap"
@@ -13,6 +12,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/catalog"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/durable"
 )
 
 // BatchOptions of Batch.
@@ -71,7 +71,7 @@ type batchRun struct {
 
 func (r *batchRun) run(ctx context.Context) (Batched, error) {
 	dir := r.gates.cat.Layout.Batch(r.access.id)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := durable.MkdirAll(dir, 0o700); err != nil {
 		return Batched{}, err
 	}
 	release, err := catalog.LockDirectory(ctx, dir)

@@ -31,6 +31,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/contexts/template"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/durable"
 )
 
 // Names within a layer's directory.
@@ -451,7 +452,13 @@ func copyError(err error) error {
 // publish gives a staged layer its name.
 func (s *Store) publish(staged, digest string) (*Layer, error) {
 	l := s.layer(digest)
-	err := os.Rename(staged, l.Dir)
+	err := durable.Tree(staged)
+	if err == nil {
+		err = os.Rename(staged, l.Dir)
+	}
+	if err == nil {
+		err = durable.Names(s.dir)
+	}
 	switch {
 	case err == nil || exists(l.ManifestFile):
 		return l, nil

@@ -21,6 +21,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/durable"
 	"github.com/ctxfs/ctxfs/internal/xattr"
 )
 
@@ -210,8 +211,14 @@ func (s *Store) Complete(ctx context.Context, l *Layer, staging string, opts Unp
 		err = s.Unpack(ctx, l, made, opts)
 	}
 	if err == nil {
+		err = durable.Tree(made)
+	}
+	if err == nil {
 		step("unpacked")
 		err = os.Rename(made, l.Tree)
+	}
+	if err == nil {
+		err = durable.Names(l.Dir) // before the pack goes
 	}
 	if err != nil && !exists(l.Tree) && exists(l.ManifestFile) {
 		return fmt.Errorf("write the tree of layer %s: %w", l.Digest, err)

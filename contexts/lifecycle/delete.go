@@ -12,6 +12,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/disk"
 	"github.com/ctxfs/ctxfs/contexts/gate"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/durable"
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
@@ -194,17 +195,23 @@ func (d *deletions) moveAway(ctx context.Context, rec metadata.Context, taken *g
 		// The mount point is read-only, and only root can move a read-only directory.
 		_ = os.Chmod(l.Folder(id), 0o755) // the rename reports what is wrong
 	}
+	gone := []string{l.Dir}
 	err = disk.RenameNoReplace(l.Folder(id), filepath.Join(t.dir, "folder"))
 	if mounter != nil && (err == nil || errors.Is(err, os.ErrNotExist)) {
 		d.cat.Events.Step("hidden")
 		parts, _ := d.cat.Drivers.Parts(mounter, l.DriverState(mounter.Name(), id)) // a collection finds those of a damaged state
 		t.shared = len(parts) > 0
-		err = disk.MoveIfThere(l.DriverState(mounter.Name(), id), filepath.Join(t.dir, "state"))
+		state := l.DriverState(mounter.Name(), id)
+		err = disk.MoveIfThere(state, filepath.Join(t.dir, "state"))
+		gone = append(gone, filepath.Dir(state))
 	}
 	if err != nil {
 		return t, err
 	}
 	err = disk.MoveIfThere(l.SnapshotsOf(id), filepath.Join(t.dir, "snapshots"))
+	if err == nil { // before the record goes: a folder without a record would count as a context
+		err = durable.Names(append(gone, filepath.Dir(l.SnapshotsOf(id)))...)
+	}
 	d.gates.Views.Drop(func(k gate.Kept) bool { return k.Context == id })
 	return t, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/catalog"
 	"github.com/ctxfs/ctxfs/contexts/disk"
 	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/internal/durable"
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
@@ -113,7 +114,7 @@ func (c *changes) copyPart(ctx context.Context, rec metadata.Context, d driver.S
 	if err := c.room(ctx, id, state); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(d.Parts(), 0o700); err != nil {
+	if err := durable.MkdirAll(d.Parts(), 0o700); err != nil {
 		return err
 	}
 	var sharable error

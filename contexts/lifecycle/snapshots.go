@@ -21,6 +21,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/gate"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/durable"
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
@@ -147,7 +148,7 @@ func (s *snapshots) take(ctx context.Context, rec metadata.Context, name string,
 			err = os.WriteFile(filepath.Join(dir, snapshotFile), append(text, '\n'), 0o600)
 		}
 		if err == nil {
-			err = os.MkdirAll(s.cat.Layout.SnapshotsOf(id), 0o700)
+			err = durable.MkdirAll(s.cat.Layout.SnapshotsOf(id), 0o700)
 		}
 		if err == nil {
 			s.carryMarks(ctx, rec, data)
@@ -156,8 +157,15 @@ func (s *snapshots) take(ctx context.Context, rec metadata.Context, name string,
 		if err != nil {
 			return err
 		}
+		of := s.cat.Layout.SnapshotsOf(id)
+		if err := durable.Tree(dir); err != nil {
+			return err
+		}
 		s.cat.Events.Step("snapshot-made")
-		return disk.RenameNoReplace(dir, s.cat.Layout.Snapshot(id, name))
+		if err := disk.RenameNoReplace(dir, s.cat.Layout.Snapshot(id, name)); err != nil {
+			return err
+		}
+		return durable.Names(of)
 	})
 }
 
@@ -321,6 +329,9 @@ func (s *snapshots) restore(ctx context.Context, rec metadata.Context, name stri
 			return err
 		}
 		s.carryMarksOf(ctx, id, d, data, seed.MarksFile(data), made)
+		if err := durable.Tree(made); err != nil {
+			return err
+		}
 		s.cat.Events.Step("restoring")
 		generation, err = s.swap(ctx, d, id, name, made, place, unless)
 		return err
@@ -363,6 +374,11 @@ func (s *snapshots) swap(ctx context.Context, d driver.Driver, id catalog.ID, na
 		err = unswappable(disk.Exchange(made, place))
 	}
 	if err == nil {
+		if err = durable.Names(filepath.Dir(place), filepath.Dir(made)); err != nil {
+			err = errors.Join(err, disk.Exchange(made, place))
+		}
+	}
+	if err == nil {
 		if err = s.cat.Events.Copied(copyName(id, name), string(id), seed.MarksFile(made)); err != nil {
 			err = errors.Join(err, disk.Exchange(made, place))
 		}
@@ -398,6 +414,9 @@ func (s *snapshots) DeleteSnapshot(ctx context.Context, id catalog.ID, name stri
 			err := disk.RenameNoReplace(s.cat.Layout.Snapshot(id, name), filepath.Join(dir, "snapshot"))
 			if errors.Is(err, os.ErrNotExist) {
 				return NoSnapshot(id, name)
+			}
+			if err == nil {
+				err = durable.Names(s.cat.Layout.SnapshotsOf(id))
 			}
 			if err == nil { // before its files go
 				s.cat.Events.SnapshotDeleted(id, name)

@@ -25,6 +25,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/durable"
 )
 
 // Pool is a directory of copies. It holds nothing in memory, so that any number of processes may
@@ -158,6 +159,9 @@ func moveMarks(from, to string) error {
 
 // Put gives a folder, a complete copy of a layer, its place in the pool, with its marks.
 func (p *Pool) Put(folder, digest string) error {
+	if err := durable.Tree(folder); err != nil {
+		return fmt.Errorf("put a copy into the pool: %w", fserr.CodeOf(err))
+	}
 	for n := range maxCopies {
 		at := p.Dir(fmt.Sprintf("%s-%d", digest, n))
 		if _, err := os.Lstat(at); err == nil {

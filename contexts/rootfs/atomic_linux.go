@@ -173,7 +173,7 @@ func (a *linuxAtomic) commit(fd int, sync bool) error {
 			a.appeared, _ = node.StatFD(fd) // the file is in its place, whatever this says
 		}
 		if err == nil && sync {
-			return syncDir(a.at.dir)
+			return a.root.syncNames(a.at.dir)
 		}
 		if err != errRenamed {
 			return err
@@ -340,20 +340,6 @@ func (a *linuxAtomic) finish() error {
 	a.dropName()
 	a.at.close()
 	return a.fd.close()
-}
-
-// syncDir makes a directory's new name durable. It skips a directory that is not readable, since it cannot sync it; the file's content is
-// on the disk all the same.
-func syncDir(dir int) error {
-	fd, err := node.OpenAt(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err == unix.EACCES {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer node.CloseFD(fd)
-	return node.Uninterrupted(func() error { return unix.Fsync(fd) })
 }
 
 // inherit gives fd the owner, extended attributes and mode of the file that it replaces, as if that had been written in place.

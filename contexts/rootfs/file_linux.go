@@ -267,7 +267,12 @@ func (f *linuxFile) Sync(dataOnly bool) error {
 	if dataOnly {
 		return f.do("fdatasync", unix.Fdatasync)
 	}
-	return f.do("fsync", unix.Fsync)
+	return f.do("fsync", func(fd int) error {
+		if err := unix.Fsync(fd); err != nil {
+			return err
+		}
+		return f.root.syncNameOf(fd)
+	})
 }
 
 // maxPieces is IOV_MAX of writev(2).

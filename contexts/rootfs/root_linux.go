@@ -29,6 +29,7 @@ type linuxRoot struct {
 	// freeing is locked for reading while a large file that was replaced is freed.
 	freeing sync.RWMutex
 	frees   atomic.Int32
+	flushed flushed
 	// noTmpfile makes atomic files without O_TMPFILE, for tests.
 	noTmpfile bool
 }

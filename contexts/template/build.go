@@ -16,6 +16,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/durable"
 )
 
 // BuildOptions of NewBuilder. The directories exist, on one file system.
@@ -265,11 +266,18 @@ func (j *job) repositories() []seed.Repository {
 // publish gives the layer its name, and then marks it ready.
 func (j *job) publish() error {
 	dir := filepath.Join(j.b.opts.Layers, j.r.Hash)
-	if err := os.Rename(j.in("layer"), dir); err != nil {
+	err := durable.Tree(j.in("layer"))
+	if err == nil {
+		err = os.Rename(j.in("layer"), dir)
+	}
+	if err == nil {
+		err = durable.Names(j.b.opts.Layers)
+	}
+	if err != nil {
 		return internal("publish the template", err)
 	}
 	j.b.onPhase("renamed")
-	err := markReady(dir, readyFile{
+	err = markReady(dir, readyFile{
 		Format: readyFormat, Hash: j.r.Hash, Chain: j.r.Chain, Deps: j.r.Deps,
 		Files: j.tally.files, Bytes: j.tally.bytes, Built: j.b.opts.Now().UTC(),
 	})

@@ -110,7 +110,7 @@ func prepareFile(path string) (existed bool, err error) {
 }
 
 func connect(path string) (*Store, error) {
-	write, err := sql.Open("sqlite", dsn(path, "journal_mode(WAL)", "synchronous(NORMAL)")+"&_txlock=immediate")
+	write, err := sql.Open("sqlite", dsn(path, "journal_mode(WAL)", "synchronous(FULL)")+"&_txlock=immediate")
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func connect(path string) (*Store, error) {
 
 // connectCramped opens a database in WAL mode without its -shm file. That takes a connection that has the file for itself.
 func connectCramped(path string) (*Store, error) {
-	db, err := sql.Open("sqlite", dsn(path, "locking_mode(EXCLUSIVE)", "synchronous(NORMAL)")+"&_txlock=immediate")
+	db, err := sql.Open("sqlite", dsn(path, "locking_mode(EXCLUSIVE)", "synchronous(FULL)")+"&_txlock=immediate")
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/durable"
 	"github.com/ctxfs/ctxfs/internal/namespaces"
 )
 
@@ -133,7 +134,7 @@ func (d *Driver) NewPart(_ context.Context, p driver.Place) (string, error) {
 	if err := d.flush(p.State); err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(d.opts.Parts, 0o700); err != nil {
+	if err := durable.MkdirAll(d.opts.Parts, 0o700); err != nil {
 		return "", stateError("mkdir", err)
 	}
 	name := rand.Text()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/durable"
 	"github.com/ctxfs/ctxfs/internal/sparse"
 	ourxattr "github.com/ctxfs/ctxfs/internal/xattr"
 )
@@ -215,8 +216,8 @@ func clearDirXattrs(dir node.Node, more string) error {
 	}), fserr.EOPNOTSUPP)
 }
 
-// syncFS flushes the file system of a descriptor.
-func syncFS(fd int) error { return unix.Syncfs(fd) }
+// syncFS flushes the file system of a directory's descriptor, or, where that is not possible, the tree below the directory.
+func syncFS(fd int) error { return durable.FileSystem(fd) }
 
 // syncDir makes the names in the directory of a descriptor durable.
 func syncDir(fd int) error { return unix.Fsync(fd) }

@@ -85,6 +85,15 @@ func (p *Places) Mkdir(name string, mode uint32) error {
 	return dir.Mkdir(base, mode)
 }
 
+// Flush makes the names in the directory of a path durable, where the system can do that.
+func (p *Places) Flush(name string) error {
+	dir, _, err := p.at(name)
+	if err != nil {
+		return err
+	}
+	return Ignoring(dir.WithFD(syncDir), fserr.EOPNOTSUPP)
+}
+
 // Rmdir removes an empty directory.
 func (p *Places) Rmdir(name string) error {
 	if err := p.Close(); err != nil {

@@ -93,8 +93,9 @@ type disk struct {
 	moved  *change
 	// unflushed are the inodes with changed content or attributes.
 	unflushed map[*inode]bool
-	// off is set from a cut until the disk is mounted again: all operations fail.
-	off bool
+	// session counts the mounts: all operations of an earlier one fail, and those of this one once off is set.
+	session int
+	off     bool
 }
 
 func newDisk(seed uint64) *disk {
@@ -364,4 +365,18 @@ func (d *disk) resume() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.off = false
+	d.session++
+}
+
+// settle flushes all.
+func (d *disk) settle() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.log {
+		d.commit(c)
+	}
+	d.trim()
+	for n := range d.unflushed {
+		d.flushContent(n, 1, 1, 1)
+	}
 }

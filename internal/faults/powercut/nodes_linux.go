@@ -18,7 +18,7 @@ const cached = time.Hour
 // mount shows a disk at a place.
 func mount(d *disk, at string) (*fuse.Server, error) {
 	kept := cached
-	return fs.Mount(at, &node{disk: d, inode: d.root}, &fs.Options{
+	return fs.Mount(at, &node{disk: d, inode: d.root, session: d.session}, &fs.Options{
 		MountOptions: fuse.MountOptions{DirectMountStrict: true, AllowOther: true, FsName: "powercut", Name: "powercut", MaxWrite: 1 << 20, Options: []string{"default_permissions"}},
 		AttrTimeout:  &kept, EntryTimeout: &kept, NullPermissions: true, RootStableAttr: &fs.StableAttr{Ino: d.root.ino},
 	})
@@ -27,15 +27,16 @@ func mount(d *disk, at string) (*fuse.Server, error) {
 // node is an inode in the kernel's tree.
 type node struct {
 	fs.Inode
-	disk  *disk
-	inode *inode
+	disk    *disk
+	inode   *inode
+	session int
 }
 
 // do runs an operation, which fails if the disk is off.
 func (n *node) do(op func(d *disk) syscall.Errno) syscall.Errno {
 	n.disk.mu.Lock()
 	defer n.disk.mu.Unlock()
-	if n.disk.off {
+	if n.disk.off || n.session != n.disk.session {
 		return unix.EIO
 	}
 	return op(n.disk)
@@ -54,7 +55,7 @@ func (n *inode) fill(out *fuse.Attr) {
 // child is the node of an inode.
 func (n *node) child(ctx context.Context, i *inode, out *fuse.EntryOut) *fs.Inode {
 	i.fill(&out.Attr)
-	return n.NewInode(ctx, &node{disk: n.disk, inode: i}, fs.StableAttr{Mode: i.now.mode & unix.S_IFMT, Ino: i.ino})
+	return n.NewInode(ctx, &node{disk: n.disk, inode: i, session: n.session}, fs.StableAttr{Mode: i.now.mode & unix.S_IFMT, Ino: i.ino})
 }
 
 // Statfs implements fs.NodeStatfser.

@@ -34,7 +34,7 @@ func Main() {
 	}
 }
 
-// serve answers each line of in with one. "cut" has the disk fail and forget, "resume" shows what is left.
+// serve answers each line of in with one. "cut" has the disk fail and forget, "resume" shows what is left, "settle" flushes all.
 func serve(at string, in io.Reader) error {
 	seed, err := strconv.ParseUint(os.Getenv(seedEnv), 10, 64)
 	if err != nil {
@@ -51,8 +51,8 @@ func serve(at string, in io.Reader) error {
 		case "cut":
 			d.cut()
 		case "resume":
-			// Lazily: the caller has ended what uses the disk, and the kernel may still be about to notice.
-			if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
+			// The caller has ended what uses the disk. The kernel may still be about to notice: it is not waited for.
+			if err := unix.Unmount(at, unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
 				return err
 			}
 			server.Wait()
@@ -60,6 +60,8 @@ func serve(at string, in io.Reader) error {
 			if server, err = mount(d, at); err != nil {
 				return err
 			}
+		case "settle":
+			d.settle()
 		}
 	}
 	return unix.Unmount(at, unix.MNT_DETACH)
@@ -131,6 +133,7 @@ func NewBlocks(t testing.TB, seed uint64, size int64) *Disk {
 		t.Skipf("not tested: this machine mounts no loop device: %v", err)
 	}
 	t.Cleanup(func() { must(t, d.detach()) })
+	must(t, os.Remove(filepath.Join(d.At, "lost+found")))
 	return d
 }
 
@@ -164,6 +167,15 @@ func (d *Disk) detach() error {
 	}
 	d.device = ""
 	return err
+}
+
+// Settle flushes all that programs wrote. It is for what a test sets up.
+func (d *Disk) Settle() {
+	d.t.Helper()
+	f, err := os.Open(d.At)
+	must(d.t, err)
+	must(d.t, errors.Join(unix.Syncfs(int(f.Fd())), f.Close()))
+	d.say("settle")
 }
 
 // Cut ends the power: from now on every operation fails, and what was not flushed is forgotten, by random choice.

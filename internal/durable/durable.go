@@ -1,0 +1,74 @@
+// Package durable makes files and names survive a power failure. Windows flushes names by itself, and systems other than Linux flush no trees.
+package durable
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+)
+
+// Names flushes the names in directories.
+func Names(dirs ...string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	var errs []error
+	for i, dir := range dirs {
+		if i == 0 || dir != dirs[i-1] {
+			errs = append(errs, flush(dir))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func flush(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	err = f.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) { // the file system cannot
+		err = nil
+	}
+	return errors.Join(err, f.Close())
+}
+
+// MkdirAll makes a directory, and those above that are missing, and flushes their names.
+func MkdirAll(dir string, perm os.FileMode) error {
+	err := os.Mkdir(dir, perm)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = MkdirAll(filepath.Dir(dir), perm); err == nil {
+			err = os.Mkdir(dir, perm)
+		}
+	}
+	if errors.Is(err, fs.ErrExist) {
+		if st, e := os.Stat(dir); e == nil && st.IsDir() {
+			return nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return Names(filepath.Dir(dir))
+}
+
+// WriteFile replaces a file: a power failure leaves the old one or the new one, and the new one once WriteFile has returned. A kill may leave a
+// file beside it whose name begins with a dot and the name.
+func WriteFile(path string, data []byte, perm os.FileMode) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(perm), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return Names(filepath.Dir(path))
+}

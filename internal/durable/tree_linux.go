@@ -1,0 +1,90 @@
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// few is up to how many files and directories are flushed one by one. More are flushed with their file system, which waits for what other programs
+// have written too.
+const few = 16
+
+// Tree flushes a file, or a directory and all that is below. No other program changes it meanwhile.
+func Tree(path string) error {
+	all, complete, err := list(path, few)
+	if err == nil && !complete {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		return errors.Join(FileSystem(int(f.Fd())), f.Close())
+	}
+	return errors.Join(err, flushAll(all))
+}
+
+// FileSystem flushes the file system of a directory's descriptor. The kernel does not pass that on to FUSE file systems: of one, it flushes the
+// tree below the directory, of which other programs may remove files meanwhile.
+func FileSystem(fd int) error {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(fd, &st); err != nil {
+		return err
+	}
+	if st.Type != unix.FUSE_SUPER_MAGIC {
+		return unix.Syncfs(fd)
+	}
+	all, _, err := list(fmt.Sprintf("/proc/self/fd/%d/.", fd), -1)
+	return errors.Join(err, flushAll(all))
+}
+
+func flushAll(paths []string) error {
+	for _, path := range paths {
+		if err := flushNode(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+var errMore = errors.New("there are more")
+
+// list returns the files and directories of a tree; complete is false if there are more than limit.
+func list(top string, limit int) (all []string, complete bool, err error) {
+	err = filepath.WalkDir(top, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && path != top: // it was removed meanwhile
+			return nil
+		case errors.Is(err, fs.ErrPermission) && path != top: // it is flushed without what it holds
+			return nil
+		case err != nil:
+			return err
+		case !e.IsDir() && !e.Type().IsRegular():
+			return nil // it has no content
+		case len(all) == limit:
+			return errMore
+		}
+		all = append(all, path)
+		return nil
+	})
+	if errors.Is(err, errMore) {
+		return nil, false, nil
+	}
+	return all, true, err
+}
+
+// flushNode flushes a file or directory. It skips one that the server may not read.
+func flushNode(path string) error {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.EACCES) {
+		return nil
+	}
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	return errors.Join(f.Sync(), f.Close())
+}
