@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/durable"
 )
 
 // ErrMoved says that another program changed a ref or the index meanwhile.
@@ -222,7 +223,7 @@ func (d *Draft) Unlock() error {
 		return nil
 	}
 	d.index.locked = false
-	return os.Remove(d.repo.lockFile())
+	return errors.Join(os.Remove(d.repo.lockFile()), durable.Names(d.repo.gitDirPath()))
 }
 
 // Install makes the locked index the repository's.
@@ -231,7 +232,15 @@ func (d *Draft) Install() error {
 		return nil
 	}
 	d.index.locked = false
-	return os.Rename(d.repo.lockFile(), filepath.Join(d.repo.gitDirPath(), "index"))
+	return d.repo.installIndex()
+}
+
+// installIndex makes the lock the index. It is on the disk then: a power failure would bring a lock back that nothing removes any more.
+func (l *Local) installIndex() error {
+	if err := os.Rename(l.lockFile(), filepath.Join(l.gitDirPath(), "index")); err != nil {
+		return err
+	}
+	return durable.Names(l.gitDirPath())
 }
 
 // SettleIndex completes or gives up what a Lock by a process that was killed has left. sum is what Stage returned. The lock of another
@@ -250,9 +259,50 @@ func (l *Local) SettleIndex(sum string, install bool) error {
 	case err != nil:
 		return err
 	case install:
-		return os.Rename(l.lockFile(), filepath.Join(l.gitDirPath(), "index"))
+		return l.installIndex()
 	}
-	return os.Remove(l.lockFile())
+	return errors.Join(os.Remove(l.lockFile()), durable.Names(l.gitDirPath()))
+}
+
+// staleTime is how long SettleRef waits for another git command to give a lock up.
+const staleTime = time.Second
+
+// SettleRef removes the locks that a move of a ref has left, since it was cut short by a power failure: git gives locks up when its parent is
+// killed, and holds those of refs for a moment only. begun is when the move cannot have begun yet.
+func (l *Local) SettleRef(ctx context.Context, ref string, begun time.Time) error {
+	for _, name := range []string{
+		filepath.Join(l.commonDir(), filepath.FromSlash(ref)+".lock"), filepath.Join(l.gitDirPath(), "HEAD.lock"), filepath.Join(l.commonDir(), "packed-refs.lock"),
+	} {
+		if err := removeStale(ctx, name, begun); err != nil {
+			return l.broken(err)
+		}
+	}
+	return nil
+}
+
+func removeStale(ctx context.Context, lock string, begun time.Time) error {
+	first, err := os.Lstat(lock)
+	if err != nil || first.ModTime().Before(begun) {
+		return ignoringMissing(err)
+	}
+	timer := time.NewTimer(staleTime)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if now, err := os.Lstat(lock); err != nil || !os.SameFile(first, now) {
+		return ignoringMissing(err)
+	}
+	return errors.Join(os.Remove(lock), durable.Names(filepath.Dir(lock)))
+}
+
+func ignoringMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // moveTimeout bounds the move of one ref.
@@ -345,11 +395,30 @@ func (m *RefMove) say(command string) error {
 	return gitError(context.Background(), "update-ref", err, m.stderr)
 }
 
-// Commit moves the ref.
+// Commit moves the ref. What it names is on the disk before.
 func (m *RefMove) Commit() error {
-	err := m.say("commit")
+	err := m.l.Flush()
+	if err == nil {
+		err = m.say("commit")
+	}
 	m.Abort()
 	return err
+}
+
+// Flush puts the objects, refs and index of the repository on the disk: git flushes some of their contents, and none of their names.
+func (l *Local) Flush() error {
+	dirs := []string{l.commonDir()}
+	for _, dir := range []string{l.gitDirPath(), l.objectsDir()} {
+		if rel, err := filepath.Rel(dirs[0], dir); err != nil || !filepath.IsLocal(rel) {
+			dirs = append(dirs, dir)
+		}
+	}
+	for _, dir := range dirs {
+		if err := durable.Tree(dir); err != nil {
+			return l.broken(err)
+		}
+	}
+	return nil
 }
 
 // Abort ends git, which leaves the ref as it was unless Commit has moved it. Aborting again does nothing.

@@ -294,7 +294,7 @@ func (r *Reviews) take(ctx context.Context, w *workspace, e *Entry, commits *dra
 	}
 	r.point("finished")
 	commits.install()
-	if err := errors.Join(s.done(), r.closeDone(w, e)); err != nil {
+	if err := errors.Join(s.done(), w.flushNames(e.Steps), r.closeDone(w, e)); err != nil {
 		r.cfg.Log.Warn("what was replaced could not be removed", zap.Int64("entry", e.ID), zap.Error(err))
 	}
 	r.point("done")
@@ -369,12 +369,12 @@ func (r *Reviews) begin(ctx context.Context, w *workspace, e *Entry, commits *dr
 	r.point("begun")
 	s, err := w.stage(ctx, e.Steps, r.point)
 	if err != nil {
-		return nil, errors.Join(err, r.journal.abandon(e))
+		return nil, errors.Join(err, w.flushNames(e.Steps), r.journal.abandon(e))
 	}
 	e.Staged = true
 	if err := r.journal.begin(e); err != nil {
 		s.drop()
-		return nil, errors.Join(err, r.journal.abandon(e))
+		return nil, errors.Join(err, w.flushNames(e.Steps), r.journal.abandon(e))
 	}
 	r.point("intended")
 	return s, nil
@@ -509,7 +509,7 @@ func (r *Reviews) recover(ctx context.Context) error {
 	}
 	switch {
 	case !last.InContext:
-		err = errors.Join(r.ws.sweep(ctx, last.Steps), r.closeDone(r.ws, last))
+		err = errors.Join(r.ws.sweep(ctx, last.Steps), r.ws.flushNames(last.Steps), r.closeDone(r.ws, last))
 	case last.MovesBase:
 		err = r.sweepRebased(ctx, last)
 	}
@@ -559,7 +559,7 @@ func (r *Reviews) recoverEntry(ctx context.Context, e *Entry) error {
 	}
 	r.cfg.Log.Warn("an interrupted apply was completed, since a commit of it was made", zap.Int64("entry", e.ID))
 	r.settleIndexes(e, true)
-	return errors.Join(r.ws.sweep(ctx, e.Steps), r.closeDone(r.ws, e), r.complete(ctx, e))
+	return errors.Join(r.ws.sweep(ctx, e.Steps), r.ws.flushNames(e.Steps), r.closeDone(r.ws, e), r.complete(ctx, e))
 }
 
 // putBack gives each path of a begun entry, in the tree that it changed, what it held before. What a program changed since stays.

@@ -280,15 +280,7 @@ func (w *workspace) stage(ctx context.Context, steps []step, point func(phase st
 	}
 	// Removals first.
 	slices.SortStableFunc(s.all, func(a, b taken) int { return cmp.Compare(a.rank(), b.rank()) })
-	contents := map[string]bool{}
-	for i := range steps {
-		for _, v := range []Version{steps[i].Before, steps[i].After} {
-			if v.Exists() {
-				contents[v.Hash] = true
-			}
-		}
-	}
-	if err := w.store.flush(contents); err != nil {
+	if err := w.store.flush(contentsOf(steps)); err != nil {
 		return nil, err
 	}
 	if !s.sync {
@@ -297,9 +289,38 @@ func (w *workspace) stage(ctx context.Context, steps []step, point func(phase st
 	return s, nil
 }
 
+// flushNames makes the names at and beside the paths of steps durable. What is removed there must be gone before the journal forgets it.
+func (w *workspace) flushNames(steps []step) error {
+	if len(steps) > syncAtMost {
+		return tree.SyncAll(w.root)
+	}
+	places := tree.NewPlaces(w.root)
+	errs, flushed := []error{}, map[Path]bool{}
+	for _, s := range steps {
+		if dir := parentOf(s.Path); !flushed[dir] {
+			flushed[dir] = true
+			errs = append(errs, tree.Ignoring(places.Flush(string(s.Path)), fserr.ENOENT, fserr.ENOTDIR, fserr.ELOOP, fserr.EACCES))
+		}
+	}
+	return errors.Join(append(errs, places.Close())...)
+}
+
+// contentsOf returns the contents that steps replace and write.
+func contentsOf(steps []step) map[string]bool {
+	contents := map[string]bool{}
+	for i := range steps {
+		for _, v := range []Version{steps[i].Before, steps[i].After} {
+			if v.Exists() {
+				contents[v.Hash] = true
+			}
+		}
+	}
+	return contents
+}
+
 // flush makes the names that were exchanged durable.
 func (s *swaps) flush() error {
-	if s.sync {
+	if s.sync && len(s.made) == 0 {
 		return s.dirs.Sync()
 	}
 	return tree.SyncAll(s.w.root)
@@ -315,7 +336,7 @@ func (s *swaps) addAll(ctx context.Context, steps []*step) error {
 	}
 	staged := make([]*tree.Swap, len(steps))
 	err := inParallel(ctx, len(steps), func(i int) (err error) {
-		staged[i], err = s.prepare(steps[i])
+		staged[i], err = s.prepare(steps[i], s.sync)
 		return err
 	})
 	for i, swap := range staged {
@@ -344,12 +365,12 @@ func (t taken) rank() int {
 	return 1
 }
 
-// add prepares a step, and makes the directories that it needs.
+// add prepares a step whose turn has come, and makes the directories that it needs.
 func (s *swaps) add(st *step) error {
 	if err := s.makeDir(st); err != nil {
 		return err
 	}
-	swap, err := s.prepare(st)
+	swap, err := s.prepare(st, true)
 	if err == nil {
 		s.all = append(s.all, taken{st, swap, false})
 	}
@@ -451,9 +472,9 @@ func (w *workspace) making(modes map[Path]uint32) *workspace {
 	return &out
 }
 
-// prepare stages a step whose directory exists.
-func (s *swaps) prepare(st *step) (*tree.Swap, error) {
-	entry, closeContent, err := s.w.entry(st.After, s.sync)
+// prepare stages a step whose directory exists. With sync its content is on the disk then.
+func (s *swaps) prepare(st *step, sync bool) (*tree.Swap, error) {
+	entry, closeContent, err := s.w.entry(st.After, sync)
 	if err == nil {
 		defer closeContent()
 		var swap *tree.Swap

@@ -637,6 +637,11 @@ func (d *drafts) move(ctx context.Context) (err error) {
 			return errors.Join(fmt.Errorf("commit to %s: %w", shownRepository(c.done.Repository), err), d.moveBack(ctx, d.all[:i]))
 		}
 	}
+	for _, c := range d.all {
+		if err := c.repo.Flush(); err != nil {
+			return errors.Join(err, d.moveBack(ctx, d.all))
+		}
+	}
 	return nil
 }
 
@@ -672,6 +677,9 @@ func (r *Reviews) recoverCommits(ctx context.Context, e *Entry) (done bool, err 
 			r.lostCommit(e, c, err)
 			continue
 		}
+		if err := repos[i].SettleRef(ctx, c.Ref, e.At); err != nil {
+			r.cfg.Log.Warn("the locks of a commit could not be looked after", zap.Int64("entry", e.ID), zap.String("repository", string(c.Repository)), zap.Error(err))
+		}
 		if made[i], err = repos[i].Contains(ctx, c.Ref, c.ID); err != nil {
 			return false, err
 		}
@@ -687,6 +695,9 @@ func (r *Reviews) recoverCommits(ctx context.Context, e *Entry) (done bool, err 
 				m, err := repos[i].Move(ctx, c.Ref, c.Old, c.ID, c.Committer, "recovered")
 				if err == nil {
 					err = m.Commit()
+				}
+				if err == nil {
+					err = repos[i].Flush()
 				}
 				if err != nil {
 					r.lostCommit(e, c, err)

@@ -59,7 +59,7 @@ func (r *Reviews) Decide(ctx context.Context, req DecideRequest) (out Decided, e
 		out.Hunks += len(c.hunks)
 		l.state.decide(c, verdict)
 	}
-	if err := r.states.write(req.Context, l.state); err != nil {
+	if err := errors.Join(r.flush(chosen), r.states.write(req.Context, l.state)); err != nil {
 		return Decided{}, err
 	}
 	r.tell(req.Context, Event{Kind: EventDecided})
@@ -122,6 +122,19 @@ func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevisi
 		}
 	}
 	return l, chosen, left, err
+}
+
+// flush puts what was kept of the chosen changes on the disk: a decision on them is about to be recorded.
+func (r *Reviews) flush(chosen []*choice) error {
+	hashes := map[string]bool{}
+	for _, c := range chosen {
+		for _, v := range []Version{c.Before, c.After} {
+			if v.Exists() {
+				hashes[v.Hash] = true
+			}
+		}
+	}
+	return r.store.flush(hashes)
 }
 
 // markRejected notes in the changes what earlier decisions reject of them.

@@ -2,6 +2,7 @@ package review
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -48,7 +49,7 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 			return err
 		}
 		e.At, e.Dirs, e.Closed = time.Now().UTC(), w.dirModes(e.Steps), w.closed(e.Steps, true)
-		if err := r.journal.begin(e); err != nil {
+		if err := errors.Join(w.store.flush(contentsOf(e.Steps)), r.journal.begin(e)); err != nil {
 			return err
 		}
 		r.point("begun")
@@ -58,11 +59,11 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 				if back := w.making(e.Dirs).rewrite(e.Steps); back != nil {
 					return errors.Join(err, back) // resolve tries again
 				}
-				return errors.Join(err, r.journal.abandon(e))
+				return errors.Join(err, tree.SyncAll(root), r.journal.abandon(e))
 			}
 			r.point("written")
 		}
-		if err := r.journal.finish(e); err != nil {
+		if err := errors.Join(tree.SyncAll(root), r.journal.finish(e)); err != nil {
 			return err
 		}
 		r.point("finished")
@@ -126,7 +127,7 @@ func removalsFirst(steps []step) []*step {
 func (r *Reviews) resolveInContext(ctx context.Context, e *Entry) error {
 	err := r.cfg.Contexts.Changing(ctx, e.Context, func(root rootfs.Root, _ Charge) error {
 		w := r.workspaceIn(root).making(e.Dirs)
-		return errors.Join(w.rewrite(e.Steps), w.close(e.Closed))
+		return errors.Join(w.rewrite(e.Steps), w.close(e.Closed), tree.SyncAll(root))
 	})
 	if err != nil { // the context may be gone, or its driver; the server must start
 		r.cfg.Log.Warn("an interrupted discard could not be put back", zap.String("context", e.Context), zap.Int64("entry", e.ID), zap.Error(err))
@@ -169,17 +170,23 @@ func (w *workspace) rewritePart(s *step, now Version) error {
 	return w.overwrite(string(s.Path), s.After)
 }
 
-// isMix reports whether a content begins as one version, and continues as another one at the same offset: it is what an overwrite leaves that is interrupted.
+// isMix reports whether a content is what an interrupted overwrite of tail by head leaves. After a kill it begins as head, and continues as tail at
+// the same offset. After a power failure each page may be of either, or empty.
 func (s *Store) isMix(now, head, tail Version) (bool, error) {
-	var files [3]*bufio.Reader
-	for i, v := range []Version{now, head, tail} {
-		f, err := s.Open(v.Hash)
-		if err != nil {
-			return false, err
-		}
-		defer func() { _ = f.Close() }() // it was only read
-		files[i] = bufio.NewReader(f)
+	killed, err := s.continues(now, head, tail)
+	if err != nil || killed {
+		return killed, err
 	}
+	return s.isTorn(now, head, tail)
+}
+
+// continues reports whether a content begins as head, and continues as tail.
+func (s *Store) continues(now, head, tail Version) (bool, error) {
+	files, closeAll, err := s.openAll(now, head, tail)
+	if err != nil {
+		return false, err
+	}
+	defer closeAll()
 	inHead := true
 	for {
 		n, err := files[0].ReadByte()
@@ -194,6 +201,55 @@ func (s *Store) isMix(now, head, tail Version) (bool, error) {
 			return false, nil
 		}
 	}
+}
+
+// pageSize is the unit in which a system writes content to the disk.
+const pageSize = 4096
+
+// isTorn reports whether a content has the length of one of two versions, and pages of either, or empty ones.
+func (s *Store) isTorn(now, a, b Version) (bool, error) {
+	if now.Size != a.Size && now.Size != b.Size {
+		return false, nil
+	}
+	files, closeAll, err := s.openAll(now, a, b)
+	if err != nil {
+		return false, err
+	}
+	defer closeAll()
+	var pages [3][pageSize]byte
+	for rest := now.Size; rest > 0; rest -= pageSize {
+		for i, f := range files {
+			n, err := io.ReadFull(f, pages[i][:])
+			if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+				return false, err
+			}
+			clear(pages[i][n:])
+		}
+		page := pages[0][:min(rest, pageSize)]
+		if !bytes.Equal(page, pages[1][:len(page)]) && !bytes.Equal(page, pages[2][:len(page)]) && !bytes.Equal(page, make([]byte, len(page))) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// openAll opens three contents.
+func (s *Store) openAll(versions ...Version) (files [3]*bufio.Reader, closeAll func(), err error) {
+	var open []io.Closer
+	closeAll = func() {
+		for _, f := range open {
+			_ = f.Close() // it was only read
+		}
+	}
+	for i, v := range versions {
+		f, err := s.Open(v.Hash)
+		if err != nil {
+			closeAll()
+			return files, nil, err
+		}
+		open, files[i] = append(open, f), bufio.NewReader(f)
+	}
+	return files, closeAll, nil
 }
 
 // writeInPlace makes a path of a context what a step says. Modes that the panel chose do not stop it: where a server without privileges may not write,
@@ -284,6 +340,7 @@ func (w *workspace) hasOtherNames(s *step) bool {
 func (w *workspace) replace(s *step) (err error) {
 	s.Tmp, s.seen = tree.PassingName(), seen{} // no call of late follows
 	sw := w.newSwaps(func(string) {})
+	sw.sync = true // a start after a power failure finds the content, or no file
 	defer func() { err = errors.Join(err, sw.dirs.Close()) }()
 	if err := sw.add(s); err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/durable"
 )
 
 // EntryKind says what a journal entry is of.
@@ -164,7 +165,7 @@ func (j journal) finish(e *Entry) error {
 	if err := os.Rename(intent, done); err != nil {
 		return err
 	}
-	if err := syncDir(j.dir); err != nil {
+	if err := durable.Names(j.dir); err != nil {
 		return errors.Join(err, os.Rename(done, intent)) // the caller puts the entry back
 	}
 	return nil

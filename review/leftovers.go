@@ -4,9 +4,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"syscall"
+
+	"github.com/ctxfs/ctxfs/internal/durable"
 )
 
 // newPrefix begins the names of files of the state folder that are being written.
@@ -45,21 +45,5 @@ func replaceDurably(name string, data []byte) error {
 	if err := replaceFile(name, data); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(name))
-}
-
-// syncDir flushes the names of a directory to the disk, where the system and the file system can do that.
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" { // which opens no directory for writing
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
-		err = nil
-	}
-	return errors.Join(err, d.Close())
+	return durable.Names(filepath.Dir(name))
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/git"
+	"github.com/ctxfs/ctxfs/internal/durable"
 )
 
 // Contexts is what reviews need of contexts.
@@ -151,7 +151,7 @@ func Open(ctx context.Context, cfg Config) (*Reviews, error) {
 	}
 	in := func(name string) string { return filepath.Join(cfg.Dir, name) }
 	for _, name := range []string{"contexts", "journal", "known", "listed", "revisions", "scratch"} {
-		if err := os.MkdirAll(in(name), 0o700); err != nil {
+		if err := durable.MkdirAll(in(name), 0o700); err != nil {
 			return nil, err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/durable"
 )
 
 // revisionsKept is how many submitted revisions of a context are kept.
@@ -104,7 +105,7 @@ func (r revisions) read(context, id string) (*revision, error) {
 func (r revisions) write(context string, rev *revision) error {
 	data, err := json.Marshal(rev)
 	if err == nil {
-		err = os.MkdirAll(r.of(context), 0o700)
+		err = durable.MkdirAll(r.of(context), 0o700)
 	}
 	if err == nil {
 		err = replaceDurably(filepath.Join(r.of(context), rev.ID+".json"), data)

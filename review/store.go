@@ -13,6 +13,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
+	"github.com/ctxfs/ctxfs/internal/durable"
 	"github.com/ctxfs/ctxfs/internal/sparse"
 )
 
@@ -20,16 +21,20 @@ import (
 //
 //	<dir>/<first two digits>/<hash>
 //
-// A file that has its name is complete, and never changes. It is safe for concurrent use, also by several processes.
+// A file that has its name is complete, and never changes, unless a power failure took what was not flushed: Put writes such a content again. It is
+// safe for concurrent use, also by several processes.
 type Store struct {
 	dir string
 	// hashes are those of large files, in contexts and elsewhere, that were read last.
 	hashes hashes
+	mu     sync.Mutex
+	// sound are contents that this process has written or read.
+	sound map[string]bool
 }
 
 // OpenStore returns the store of dir, which it makes when it is missing.
 func OpenStore(dir string) (*Store, error) {
-	return &Store{dir: dir}, os.MkdirAll(dir, 0o700)
+	return &Store{dir: dir}, durable.MkdirAll(dir, 0o700)
 }
 
 func (s *Store) path(hash string) string { return filepath.Join(s.dir, hash[:2], hash) }
@@ -106,7 +111,9 @@ func (s *Store) write(ctx context.Context, read []byte, r io.Reader) (hash strin
 			err = os.Rename(f.Name(), s.path(hash))
 		}
 	}
-	placed = err == nil
+	if placed = err == nil; placed {
+		s.remember(hash)
+	}
 	return hash, size, err
 }
 
@@ -119,7 +126,9 @@ func (s *Store) flush(hashes map[string]bool) error {
 		}
 		return errors.Join(tree.SyncAll(root), root.Close())
 	}
+	dirs := map[string]bool{s.dir: true}
 	for hash := range hashes {
+		dirs[filepath.Dir(s.path(hash))] = true
 		f, err := s.Open(hash)
 		if errors.Is(err, fs.ErrNotExist) { // whoever needs it says so
 			continue
@@ -128,6 +137,11 @@ func (s *Store) flush(hashes map[string]bool) error {
 			err = errors.Join(ignoringReadOnly(f.Sync()), f.Close())
 		}
 		if err != nil {
+			return err
+		}
+	}
+	for dir := range dirs {
+		if err := durable.Names(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -160,8 +174,38 @@ func (s *Store) text(v Version) ([]byte, error) {
 	return side(v, func() (io.ReadCloser, error) { return s.Open(v.Hash) })
 }
 
-// has reports whether the store has a content.
+// maxSound bounds the names that the store remembers.
+const maxSound = 100_000
+
+// has reports whether the store has a content, whole. It reads one that it has not written or read yet.
 func (s *Store) has(hash string) bool {
-	_, err := os.Lstat(s.path(hash))
-	return err == nil
+	if _, err := os.Lstat(s.path(hash)); err != nil {
+		return false
+	}
+	s.mu.Lock()
+	sound := s.sound[hash]
+	s.mu.Unlock()
+	if sound {
+		return true
+	}
+	f, err := s.Open(hash)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	h := newHasher()
+	if _, err := sparse.Copy(context.Background(), h, f); err != nil || h.name() != hash {
+		return false
+	}
+	s.remember(hash)
+	return true
+}
+
+func (s *Store) remember(hash string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sound == nil || len(s.sound) >= maxSound {
+		s.sound = map[string]bool{}
+	}
+	s.sound[hash] = true
 }

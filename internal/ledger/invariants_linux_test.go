@@ -37,7 +37,12 @@ type workspace struct {
 
 func newWorkspace(t testing.TB, lanes []string) *workspace {
 	t.Helper()
-	w := &workspace{dir: filepath.Join(t.TempDir(), "workspace")}
+	return newWorkspaceAt(t, filepath.Join(t.TempDir(), "workspace"), lanes)
+}
+
+func newWorkspaceAt(t testing.TB, dir string, lanes []string) *workspace {
+	t.Helper()
+	w := &workspace{dir: dir}
 	var files []string
 	for _, l := range lanes {
 		for _, f := range []string{"f0", "f1", "d0/x", "d0/y", "d1/s/z", "d1/x"} {

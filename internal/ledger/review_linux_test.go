@@ -37,17 +37,18 @@ type reviewed struct {
 	// done counts answered calls by name, flight those that were not, refused those that met a save of an editor.
 	done, flight map[string]int
 	refused      int
+	// newest is the latest entry of the journal that was acknowledged.
+	newest int64
 }
 
 const reviewedID = "ctx_a"
 
 func (r *reviewed) folder() string { return filepath.Join(r.dir, ".contexts", reviewedID) }
 
-func newReviewed(t testing.TB, driver string) *reviewed {
+func newReviewed(t testing.TB, driver string, w *workspace) *reviewed {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("driver %s, seed %d", driver, seed)
-	w := newWorkspace(t, nil)
 	r := &reviewed{t: t, dir: w.dir, driver: driver, rng: rand.New(rand.NewPCG(seed, 3)), branches: map[string]bool{}, done: map[string]int{}, flight: map[string]int{}}
 	r.write(w.dir, reviewedBase)
 	for _, repo := range []string{"app", "lib"} {
@@ -116,7 +117,7 @@ func TestReviewKills(t *testing.T) {
 	all := drivers(t)
 	for _, driver := range all {
 		t.Run(driver, func(t *testing.T) {
-			r := newReviewed(t, driver)
+			r := newReviewed(t, driver, newWorkspace(t, nil))
 			count := (kills + len(all) - 1) / len(all)
 			for n := 0; n < count && !t.Failed(); n++ {
 				r.life(n)

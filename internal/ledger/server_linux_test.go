@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ctxfs/ctxfs/client"
+	"github.com/ctxfs/ctxfs/internal/faults/powercut"
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	"github.com/ctxfs/ctxfs/internal/pgtest"
 	"github.com/ctxfs/ctxfs/server"
@@ -37,6 +38,7 @@ const (
 
 func TestMain(m *testing.M) {
 	namespacestest.Main()
+	powercut.Main()
 	if os.Getenv(serveEnv) != "" {
 		if err := serve(); err != nil {
 			fmt.Fprintln(os.Stderr, "server:", err)

@@ -1,0 +1,327 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ctxfs/ctxfs/client"
+	"github.com/ctxfs/ctxfs/internal/faults/powercut"
+	"github.com/ctxfs/ctxfs/internal/pgtest"
+	"github.com/ctxfs/ctxfs/server"
+)
+
+const (
+	// cutsEnv is how often the power is cut under each load on each disk, cutSeedEnv the seed of the disks.
+	cutsEnv    = "CTXFS_CUTS"
+	cutSeedEnv = "CTXFS_CUT_SEED"
+	// fewCuts are those of an ordinary run of the tests.
+	fewCuts = 5
+	// blocks is the size of a disk of blocks, in bytes.
+	blocks = 160 << 20
+)
+
+// cutDisks are the disks that the power of is cut, by the driver that runs there. overlayfs takes no FUSE file system as its upper directory.
+var cutDisks = []struct {
+	name, driver string
+	make         func(t testing.TB, seed uint64) *powercut.Disk
+}{
+	{"copy", server.DriverCopy, powercut.New},
+	{"copy on blocks", server.DriverCopy, func(t testing.TB, seed uint64) *powercut.Disk { return powercut.NewBlocks(t, seed, blocks) }},
+	{"overlay on blocks", server.DriverOverlay, func(t testing.TB, seed uint64) *powercut.Disk { return powercut.NewBlocks(t, seed, blocks) }},
+}
+
+// onCutDisks runs a test on each disk, with the number of cuts.
+func onCutDisks(t *testing.T, test func(t *testing.T, driver string, seed uint64, cuts int, disk *powercut.Disk)) {
+	if os.Getenv(pgtest.Env) == "postgres" {
+		t.Skip("not tested: the records are in a PostgreSQL, which is not on the disk")
+	}
+	cuts := fewCuts
+	if n, err := strconv.Atoi(os.Getenv(cutsEnv)); err == nil {
+		cuts = n
+	}
+	seed, err := strconv.ParseUint(os.Getenv(cutSeedEnv), 10, 64)
+	if err != nil {
+		seed = uint64(time.Now().UnixNano()) // clock: a seed
+	}
+	for _, d := range cutDisks {
+		t.Run(d.name, func(t *testing.T) {
+			if d.driver == server.DriverOverlay {
+				if why := server.OverlayRefusal(t.Context(), t.TempDir()); why != "" {
+					t.Skipf("not tested: %s", why)
+				}
+			}
+			t.Logf("seed %d", seed)
+			test(t, d.driver, seed, cuts, d.make(t, seed))
+		})
+	}
+}
+
+// cutLoad is a workspace on a disk whose power is cut, with a host and panels at work on it.
+type cutLoad struct {
+	t       testing.TB
+	disk    *powercut.Disk
+	driver  string
+	w       *workspace
+	rng     *rand.Rand
+	host    *host
+	panels  []*panel
+	keepers []*keeper
+	cuts    int
+	flight  map[string]int
+}
+
+// TestCuts cuts the power under load: what a server acknowledged as being on the disk is there afterwards, nothing is half made, and the next server
+// starts by itself. It takes some seconds for each disk: each cut starts a server.
+func TestCuts(t *testing.T) {
+	onCutDisks(t, func(t *testing.T, driver string, seed uint64, cuts int, disk *powercut.Disk) {
+		l := &cutLoad{
+			t: t, disk: disk, driver: driver, w: newWorkspaceAt(t, disk.At, []string{"a"}), rng: rand.New(rand.NewPCG(seed, 5)),
+			host: newHost(seed), flight: map[string]int{},
+		}
+		for i := range 3 {
+			p := &panel{id: fmt.Sprintf("panels/p%d", i)}
+			l.panels = append(l.panels, p)
+			l.keepers = append(l.keepers, newKeeper("a", rand.New(rand.NewPCG(seed, uint64(200+i)))))
+		}
+		for l.cuts < cuts && !t.Failed() {
+			l.life()
+		}
+		l.summary()
+	})
+}
+
+// life starts a server on what the cut before left, compares, works, and cuts the power. One in eight servers is cut while it starts.
+func (l *cutLoad) life() {
+	l.t.Helper()
+	l.host.round = fmt.Sprintf("round %d\n", l.cuts)
+	l.w.round(l.t, l.cuts)
+	l.disk.Settle()
+	defer func() { l.cuts++ }()
+	if l.rng.IntN(8) == 0 {
+		l.stillborn()
+		return
+	}
+	p, err := start(l.w.dir, l.driver)
+	if err != nil {
+		l.t.Errorf("after %d cuts: %v", l.cuts, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(l.t.Context(), lifeTime)
+	defer cancel()
+	c, err := p.dial(ctx)
+	must(l.t, err)
+	defer func() { must(l.t, c.Close()) }()
+	if err := l.settle(ctx, c); err != nil {
+		l.t.Errorf("after %d cuts: %v\nthe servers' log: %s", l.cuts, err, p.tail())
+	}
+	l.work(p)
+}
+
+// stillborn cuts the power while a server starts.
+func (l *cutLoad) stillborn() {
+	l.t.Helper()
+	p, err := launch(l.w.dir, l.driver)
+	must(l.t, err)
+	timer := time.NewTimer(time.Duration(l.rng.Int64N(int64(400 * time.Millisecond))))
+	defer timer.Stop()
+	<-timer.C
+	l.disk.Cut()
+	must(l.t, p.end(os.Kill))
+	l.disk.Resume()
+}
+
+// settle compares what a server shows with what was acknowledged.
+func (l *cutLoad) settle(ctx context.Context, c *client.Client) error {
+	errs := []error{l.w.checkState()}
+	content, err := l.w.content()
+	if err != nil {
+		return err
+	}
+	if s := l.host.flight; s != nil {
+		l.flight[s.name]++
+	}
+	_, err = l.host.settle(ctx, c)
+	errs = append(errs, err, l.w.resolveTemplates(ctx, c))
+	expected := map[string]bool{}
+	for id, h := range l.host.state.contexts {
+		expected[id] = true
+		got, err := l.w.folder(id)
+		if d := differ(h.want(content), got); err == nil && d != "" {
+			err = fmt.Errorf("context %s is not complete: %s", id, d)
+		}
+		errs = append(errs, err)
+	}
+	for i, p := range l.panels {
+		expected[p.contextID()] = true
+		if err := l.settlePanel(ctx, c, p, l.keepers[i], content); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", p.id, err))
+		}
+	}
+	return errors.Join(append(errs, l.w.checkGone(expected))...)
+}
+
+func (l *cutLoad) settlePanel(ctx context.Context, c *client.Client, p *panel, k *keeper, content tree) (err error) {
+	if p.opened, err = c.OpenPanel(ctx, p.id); err != nil {
+		return err
+	}
+	if _, err := p.opened.FS().With(ctx).Stat("."); err != nil {
+		return err
+	}
+	got, err := l.w.folder(p.opened.ContextID())
+	if p.seeded == nil {
+		p.seeded = content
+	}
+	k.attach(ctx, c, p.opened)
+	if d := differ(p.seeded.without(k.dir), got.without(k.dir)); d != "" {
+		err = errors.Join(err, fmt.Errorf("what nobody changed: %s", d))
+	}
+	return errors.Join(err, k.settle())
+}
+
+// work has all at work until the power is cut.
+func (l *cutLoad) work(p *process) {
+	l.t.Helper()
+	var ending atomic.Bool
+	var wg sync.WaitGroup
+	early := make(chan error, 1+len(l.keepers))
+	worker := func(work func() error) {
+		wg.Go(func() {
+			if err := work(); err != nil && !ending.Load() {
+				early <- err
+			}
+		})
+	}
+	if !l.t.Failed() {
+		worker(func() error {
+			l.host.work(&ending, func() {})
+			return l.host.err
+		})
+		for _, k := range l.keepers {
+			worker(func() error {
+				k.work(&ending)
+				return k.err
+			})
+		}
+	}
+	timer := time.NewTimer(time.Duration(l.rng.Int64N(int64(time.Second))))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case err := <-early:
+		early <- err
+	}
+	ending.Store(true)
+	l.disk.Cut()
+	must(l.t, p.end(os.Kill))
+	wg.Wait()
+	close(early)
+	for err := range early {
+		l.t.Errorf("before cut %d: %v\nthe server's log: %s", l.cuts, err, p.tail())
+	}
+	l.disk.Resume()
+}
+
+func (l *cutLoad) summary() {
+	sum := newTally()
+	addAll(sum.acknowledged, l.host.acknowledged)
+	for _, k := range l.keepers {
+		addAll(sum.acknowledged, k.acknowledged)
+		addAll(l.flight, k.inFlight)
+	}
+	fmt.Printf("ledger: %s: %d cuts; acknowledged %v, in flight %v\n", l.t.Name(), l.cuts, sum.acknowledged, l.flight)
+}
+
+// TestReviewCuts cuts the power while a host applies, commits, rebases, resolves, undoes and discards what a context changed. It takes some
+// seconds for each disk, since each cut starts a server.
+func TestReviewCuts(t *testing.T) {
+	onCutDisks(t, func(t *testing.T, driver string, _ uint64, cuts int, disk *powercut.Disk) {
+		r := newReviewed(t, driver, newWorkspaceAt(t, disk.At, nil))
+		for n := 0; n < cuts && !t.Failed(); n++ {
+			r.cut(n, disk)
+		}
+		fmt.Printf("ledger: %s: %d cuts; acknowledged %v, in flight %v\n", t.Name(), cuts, r.done, r.flight)
+	})
+}
+
+// cut starts a server, checks what the cut before left, works, and cuts the power.
+func (r *reviewed) cut(n int, disk *powercut.Disk) {
+	r.t.Helper()
+	disk.Settle()
+	p, err := start(r.dir, r.driver)
+	if err != nil {
+		r.t.Errorf("after %d cuts: %v", n, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.t.Context(), lifeTime)
+	defer cancel()
+	c, err := p.dial(ctx)
+	must(r.t, err)
+	defer func() { must(r.t, c.Close()) }()
+	if n == 0 {
+		r.diverge(ctx, c)
+	}
+	if _, err := c.Context(reviewedID).With(ctx).Stat("."); err != nil { // the settling looks into its folder
+		r.t.Errorf("after %d cuts: %v", n, err)
+	}
+	if err := errors.Join(r.kept(ctx, c), r.settle(ctx, c)); err != nil {
+		r.t.Errorf("after %d cuts: %v\nthe server's log: %s", n, err, p.tail())
+	}
+	disk.Settle() // the user's own commands in the repository flush nothing
+	if r.t.Failed() {
+		must(r.t, p.end(os.Kill))
+		return
+	}
+	var off atomic.Bool
+	cut := make(chan error, 1)
+	timer := time.AfterFunc(time.Duration(r.rng.Int64N(int64(1500*time.Millisecond))), func() {
+		off.Store(true)
+		disk.Cut()
+		cut <- p.end(os.Kill)
+	})
+	defer timer.Stop()
+	err = r.workUntil(ctx, c, &off)
+	must(r.t, errors.Join(<-cut, err))
+	disk.Resume()
+}
+
+// workUntil reviews until the power is off, and remembers the latest entry of the journal that was acknowledged.
+func (r *reviewed) workUntil(ctx context.Context, c *client.Client, off *atomic.Bool) error {
+	for {
+		name, err := r.once(ctx, c)
+		switch {
+		case err != nil && off.Load():
+			r.flight[name]++
+			return nil
+		case refusedConflict(err): // as the Rebase was asked to
+			continue
+		case err != nil:
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		r.done[name]++
+		if _, newest, err := r.live(ctx, c); err == nil {
+			r.newest = newest
+		}
+	}
+}
+
+func refusedConflict(err error) bool {
+	var refused *client.ReviewError
+	return errors.As(err, &refused) && refused.Reason == client.ReasonConflict
+}
+
+// kept checks that the journal has what was acknowledged.
+func (r *reviewed) kept(ctx context.Context, c *client.Client) error {
+	_, newest, err := r.live(ctx, c)
+	if err == nil && newest < r.newest {
+		err = fmt.Errorf("entry %d of the journal was acknowledged; the latest is %d", r.newest, newest)
+	}
+	return err
+}
