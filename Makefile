@@ -184,6 +184,10 @@ fuzz: ## Fuzzes each parser of untrusted input for FUZZTIME (30s)
 kills: need-git ## Kills servers under load KILLS (200) times, and looks for what was lost or left half made (some minutes)
 	CTXFS_KILLS=$(or $(KILLS),200) $(GO) test -count=1 -timeout 30m -v -run '^(TestKills|TestReviewKills|TestKilledAtEachPhase|TestFlippedFileIsAppliedAsReviewed|TestKilledBatchIsAllOrNothing)$$' ./internal/ledger ./review ./contexts/batch
 
+.PHONY: cuts
+cuts: need-git ## Cuts the power CUTS (200) times under each load on each disk, as root, and looks for what was lost or left half made (about half an hour)
+	CTXFS_CUTS=$(or $(CUTS),200) $(GO) test -count=1 -timeout 120m -v -run '^Test(Review)?Cuts$$' ./internal/ledger
+
 .PHONY: kills-postgres
 kills-postgres: need-git need-postgres ## Does the same with the records in a PostgreSQL that is killed too, KILLS (100) times
 	CTXFS_TEST_METADATA=postgres CTXFS_KILLS=$(or $(KILLS),100) $(GO) test -count=1 -timeout 30m -v -run '^TestKills$$' ./internal/ledger

@@ -378,8 +378,9 @@ func (d *Draft) build() runner {
 	return r
 }
 
-// protect refuses names that some file system takes for .git.
-var protect = []string{"core.protectHFS=true", "core.protectNTFS=true"}
+// protect is for commands that write to a repository. It refuses names that some file system takes for .git, and flushes objects and refs before they
+// have their names: git would take what a power failure left empty for an object that it need not write.
+var protect = []string{"core.protectHFS=true", "core.protectNTFS=true", "core.fsync=committed,reference"}
 
 func (d *Draft) failed(err error) error {
 	if err == nil {

@@ -128,12 +128,12 @@ func (s *Store) flush(hashes map[string]bool) error {
 	}
 	dirs := map[string]bool{s.dir: true}
 	for hash := range hashes {
-		dirs[filepath.Dir(s.path(hash))] = true
 		f, err := s.Open(hash)
 		if errors.Is(err, fs.ErrNotExist) { // whoever needs it says so
 			continue
 		}
 		if err == nil {
+			dirs[filepath.Dir(s.path(hash))] = true
 			err = errors.Join(ignoringReadOnly(f.Sync()), f.Close())
 		}
 		if err != nil {

@@ -256,7 +256,11 @@ func (b *Batch) act(i int) (n int, err error) {
 
 // back undoes the first n actions because of an error, and returns it.
 func (b *Batch) back(n int, because error) error {
-	if err := undo(b.places, b.actions[:n], b.journal); err != nil {
+	err := undo(b.places, b.actions[:n], b.journal)
+	if err == nil && b.sync {
+		err = tree.SyncAll(b.plan.root)
+	}
+	if err != nil {
 		b.leave()
 		return fmt.Errorf("%w: %w; %w", ErrBroken, because, err)
 	}

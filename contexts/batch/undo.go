@@ -152,7 +152,9 @@ func Recover(ctx context.Context, root rootfs.Root, dir string) error {
 	p := tree.NewPlaces(root)
 	defer func() { _ = p.Close() }() // closing a directory writes nothing
 	if n := min(r.begun, len(r.Actions)); n > 0 && isOf(p, r) {
-		err = undo(p, r.Actions[:n], j)
+		if err = undo(p, r.Actions[:n], j); err == nil {
+			err = tree.SyncAll(root) // before the journal goes
+		}
 	}
 	if err == nil {
 		if left := removeHidden(ctx, p, r.Hidden, true); left != nil {

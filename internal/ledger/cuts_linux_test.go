@@ -15,6 +15,7 @@ import (
 	"github.com/ctxfs/ctxfs/client"
 	"github.com/ctxfs/ctxfs/internal/faults/powercut"
 	"github.com/ctxfs/ctxfs/internal/pgtest"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/server"
 )
 
@@ -295,7 +296,12 @@ func (r *reviewed) cut(n int, disk *powercut.Disk) {
 // workUntil reviews until the power is off, and remembers the latest entry of the journal that was acknowledged.
 func (r *reviewed) workUntil(ctx context.Context, c *client.Client, off *atomic.Bool) error {
 	for {
-		name, err := r.once(ctx, c)
+		name, err := "decide", error(nil)
+		if r.rng.IntN(3) == 0 {
+			err = r.decide(ctx, c)
+		} else {
+			name, err = r.once(ctx, c)
+		}
 		switch {
 		case err != nil && off.Load():
 			r.flight[name]++
@@ -317,11 +323,36 @@ func refusedConflict(err error) bool {
 	return errors.As(err, &refused) && refused.Reason == client.ReasonConflict
 }
 
-// kept checks that the journal has what was acknowledged.
+// decidedFile is a change that the host decides on, and that nothing else concerns.
+const decidedFile = "/lib/own"
+
+// decide approves or rejects a change, with a remark.
+func (r *reviewed) decide(ctx context.Context, c *client.Client) error {
+	r.deciding = fmt.Sprintf("%016x", r.rng.Uint64())
+	_, err := c.Review(reviewedID).Decide(ctx, &ctxfsv1.DecideRequest{
+		Selection: client.SelectPaths(decidedFile), Decision: []ctxfsv1.Decision{ctxfsv1.Decision_DECISION_APPROVED, ctxfsv1.Decision_DECISION_REJECTED}[r.rng.IntN(2)],
+		Comment: r.deciding,
+	})
+	if err == nil {
+		r.decided = r.deciding
+	}
+	return err
+}
+
+// kept checks that the journal and the review have what was acknowledged.
 func (r *reviewed) kept(ctx context.Context, c *client.Client) error {
 	_, newest, err := r.live(ctx, c)
 	if err == nil && newest < r.newest {
 		err = fmt.Errorf("entry %d of the journal was acknowledged; the latest is %d", r.newest, newest)
+	}
+	changes, _, lerr := c.Review(reviewedID).Changes(ctx, &ctxfsv1.ListChangesRequest{})
+	err = errors.Join(err, lerr)
+	for _, change := range changes {
+		if now := change.GetComment(); change.GetPath() == decidedFile && now != r.decided && now != r.deciding {
+			err = errors.Join(err, fmt.Errorf("a decision is lost: the remark is %q, not %q", now, r.decided))
+		} else if change.GetPath() == decidedFile {
+			r.decided = now
+		}
 	}
 	return err
 }

@@ -37,8 +37,9 @@ type reviewed struct {
 	// done counts answered calls by name, flight those that were not, refused those that met a save of an editor.
 	done, flight map[string]int
 	refused      int
-	// newest is the latest entry of the journal that was acknowledged.
-	newest int64
+	// newest is the latest entry of the journal that was acknowledged, decided the remark of the latest decision, deciding that of the next.
+	newest            int64
+	decided, deciding string
 }
 
 const reviewedID = "ctx_a"

@@ -37,7 +37,7 @@ var reviewedBase, reviewedNew, reviewedTheirs, reviewedOwn = func() (old, applie
 	}
 	own = map[string]string{
 		"lib/place": begin + end, "lib/rename": begin + end, "lib/both/text": agent + end, "lib/both/clash": "own\n", "lib/both/theirs": "old\n", "lib/both/gone": "gone\n",
-		"lib/both/deleted": "own\n", "lib/both/dir": "a file\n", "lib/both/kept": "kept\n",
+		"lib/both/deleted": "own\n", "lib/both/dir": "a file\n", "lib/both/kept": "kept\n", "lib/own": "decided on\n",
 	}
 	for i := range 8 {
 		many, moved := fmt.Sprintf("app/many/%d", i), fmt.Sprintf("lib/both/many/%d", i)

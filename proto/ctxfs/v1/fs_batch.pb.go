@@ -32,7 +32,7 @@ type BatchRequest struct {
 	Steps []*BatchStep `protobuf:"bytes,3,rep,name=steps,proto3" json:"steps,omitempty"`
 	// Changes nothing, and answers what would change. Errors are as without it, but for what only the changes themselves show (ENOSPC).
 	DryRun bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Flushes the content to the disk before the changes.
+	// Flushes the content and the changes to the disk: after a power failure all of them are there, or none while the call has not returned.
 	Flush         bool `protobuf:"varint,5,opt,name=flush,proto3" json:"flush,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

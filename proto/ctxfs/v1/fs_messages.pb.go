@@ -423,7 +423,7 @@ type WriteFileRequest struct {
 	FlagForm isWriteFileRequest_FlagForm `protobuf_oneof:"flag_form"`
 	// Flushes the content to the disk before answering.
 	Flush bool `protobuf:"varint,9,opt,name=flush,proto3" json:"flush,omitempty"`
-	// The file changes whole or not at all; only with flag "w" or "wx".
+	// The file changes whole or not at all, and is on the disk before the answer; only with flag "w" or "wx".
 	Atomic bool `protobuf:"varint,10,opt,name=atomic,proto3" json:"atomic,omitempty"`
 	// Writes to this handle from its position instead of a path.
 	Fd *int32 `protobuf:"varint,11,opt,name=fd,proto3,oneof" json:"fd,omitempty"`
@@ -5469,8 +5469,8 @@ type OpenRequest struct {
 	// The client instance whose lease (Hold) this handle ends with; on a Session its own is meant. Empty means none: the
 	// handle lives until Close, ClosePanel or the idle timeout. An instance without a lease is EINVAL.
 	ClientInstance string `protobuf:"bytes,8,opt,name=client_instance,json=clientInstance,proto3" json:"client_instance,omitempty"`
-	// Writes to a hidden new file that takes the path's place, whole, at Close with commit; a handle that ends otherwise
-	// leaves nothing. Only with flags w, wx, w+ and wx+: EINVAL.
+	// Writes to a hidden new file that takes the path's place, whole and on the disk, at Close with commit; a handle that ends
+	// otherwise leaves nothing. Only with flags w, wx, w+ and wx+: EINVAL.
 	Atomic bool `protobuf:"varint,9,opt,name=atomic,proto3" json:"atomic,omitempty"`
 	// Only if the file has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
 	IfMatch string `protobuf:"bytes,20,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`

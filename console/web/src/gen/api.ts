@@ -296,7 +296,7 @@ export interface BatchRequest {
   contextId?: string;
   /** Changes nothing, and answers what would change. Errors are as without it, but for what only the changes themselves show (ENOSPC). */
   dryRun?: boolean;
-  /** Flushes the content to the disk before the changes. */
+  /** Flushes the content and the changes to the disk: after a power failure all of them are there, or none while the call has not returned. */
   flush?: boolean;
   /** The steps, 1 to 1,000, in order: each sees what those before it have made. */
   steps?: BatchStep[];
@@ -3073,8 +3073,8 @@ export interface OpenPanelResponse {
 /** Request of Open. */
 export interface OpenRequest {
   /**
-   * Writes to a hidden new file that takes the path's place, whole, at Close with commit; a handle that ends otherwise
-   * leaves nothing. Only with flags w, wx, w+ and wx+: EINVAL.
+   * Writes to a hidden new file that takes the path's place, whole and on the disk, at Close with commit; a handle that ends
+   * otherwise leaves nothing. Only with flags w, wx, w+ and wx+: EINVAL.
    */
   atomic?: boolean;
   /**
@@ -4852,7 +4852,7 @@ export interface WatchReviewResponse {
 
 /** Request of WriteFile. */
 export interface WriteFileRequest {
-  /** The file changes whole or not at all; only with flag "w" or "wx". */
+  /** The file changes whole or not at all, and is on the disk before the answer; only with flag "w" or "wx". */
   atomic?: boolean;
   /** Context to work in; empty means the caller's own panel's. */
   contextId?: string;

@@ -44,7 +44,7 @@ export type BatchRequest = Message<"ctxfs.v1.BatchRequest"> & {
   dryRun: boolean;
 
   /**
-   * Flushes the content to the disk before the changes.
+   * Flushes the content and the changes to the disk: after a power failure all of them are there, or none while the call has not returned.
    *
    * @generated from field: bool flush = 5;
    */

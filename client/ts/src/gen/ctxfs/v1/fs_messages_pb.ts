@@ -277,7 +277,7 @@ export type WriteFileRequest = Message<"ctxfs.v1.WriteFileRequest"> & {
   flush: boolean;
 
   /**
-   * The file changes whole or not at all; only with flag "w" or "wx".
+   * The file changes whole or not at all, and is on the disk before the answer; only with flag "w" or "wx".
    *
    * @generated from field: bool atomic = 10;
    */
@@ -3073,8 +3073,8 @@ export type OpenRequest = Message<"ctxfs.v1.OpenRequest"> & {
   clientInstance: string;
 
   /**
-   * Writes to a hidden new file that takes the path's place, whole, at Close with commit; a handle that ends otherwise
-   * leaves nothing. Only with flags w, wx, w+ and wx+: EINVAL.
+   * Writes to a hidden new file that takes the path's place, whole and on the disk, at Close with commit; a handle that ends
+   * otherwise leaves nothing. Only with flags w, wx, w+ and wx+: EINVAL.
    *
    * @generated from field: bool atomic = 9;
    */
