@@ -13,7 +13,7 @@ import (
 // still give a lock up.
 func TestStaleLocks(t *testing.T) {
 	t.Parallel()
-	begun := time.Now().Add(-time.Hour) // clock: compared with a file's time
+	begun := time.Now().Add(-time.Hour)
 	for _, c := range []struct {
 		name  string
 		at    time.Time

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 )
 
@@ -16,10 +17,8 @@ func Names(dirs ...string) error {
 		return nil
 	}
 	var errs []error
-	for i, dir := range dirs {
-		if i == 0 || dir != dirs[i-1] {
-			errs = append(errs, flush(dir))
-		}
+	for _, dir := range slices.Compact(dirs) {
+		errs = append(errs, flush(dir))
 	}
 	return errors.Join(errs...)
 }

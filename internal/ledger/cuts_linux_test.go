@@ -32,11 +32,13 @@ const (
 // cutDisks are the disks that the power of is cut, by the driver that runs there. overlayfs takes no FUSE file system as its upper directory.
 var cutDisks = []struct {
 	name, driver string
-	make         func(t testing.TB, seed uint64) *powercut.Disk
+	// long says that an ordinary run of the tests leaves it out.
+	long bool
+	make func(t testing.TB, seed uint64) *powercut.Disk
 }{
-	{"copy", server.DriverCopy, powercut.New},
-	{"copy on blocks", server.DriverCopy, func(t testing.TB, seed uint64) *powercut.Disk { return powercut.NewBlocks(t, seed, blocks) }},
-	{"overlay on blocks", server.DriverOverlay, func(t testing.TB, seed uint64) *powercut.Disk { return powercut.NewBlocks(t, seed, blocks) }},
+	{"copy", server.DriverCopy, false, powercut.New},
+	{"copy on blocks", server.DriverCopy, true, func(t testing.TB, seed uint64) *powercut.Disk { return powercut.NewBlocks(t, seed, blocks) }},
+	{"overlay on blocks", server.DriverOverlay, false, func(t testing.TB, seed uint64) *powercut.Disk { return powercut.NewBlocks(t, seed, blocks) }},
 }
 
 // onCutDisks runs a test on each disk, with the number of cuts.
@@ -50,10 +52,14 @@ func onCutDisks(t *testing.T, test func(t *testing.T, driver string, seed uint64
 	}
 	seed, err := strconv.ParseUint(os.Getenv(cutSeedEnv), 10, 64)
 	if err != nil {
-		seed = uint64(time.Now().UnixNano()) // clock: a seed
+		seed = uint64(time.Now().UnixNano())
 	}
 	for _, d := range cutDisks {
+		if d.long && cuts <= fewCuts {
+			continue
+		}
 		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
 			if d.driver == server.DriverOverlay {
 				if why := server.OverlayRefusal(t.Context(), t.TempDir()); why != "" {
 					t.Skipf("not tested: %s", why)
@@ -296,12 +302,11 @@ func (r *reviewed) cut(n int, disk *powercut.Disk) {
 // workUntil reviews until the power is off, and remembers the latest entry of the journal that was acknowledged.
 func (r *reviewed) workUntil(ctx context.Context, c *client.Client, off *atomic.Bool) error {
 	for {
-		name, err := "decide", error(nil)
+		do := r.once
 		if r.rng.IntN(3) == 0 {
-			err = r.decide(ctx, c)
-		} else {
-			name, err = r.once(ctx, c)
+			do = r.decide
 		}
+		name, err := do(ctx, c)
 		switch {
 		case err != nil && off.Load():
 			r.flight[name]++
@@ -327,16 +332,16 @@ func refusedConflict(err error) bool {
 const decidedFile = "/lib/own"
 
 // decide approves or rejects a change, with a remark.
-func (r *reviewed) decide(ctx context.Context, c *client.Client) error {
+func (r *reviewed) decide(ctx context.Context, c *client.Client) (name string, err error) {
 	r.deciding = fmt.Sprintf("%016x", r.rng.Uint64())
-	_, err := c.Review(reviewedID).Decide(ctx, &ctxfsv1.DecideRequest{
+	_, err = c.Review(reviewedID).Decide(ctx, &ctxfsv1.DecideRequest{
 		Selection: client.SelectPaths(decidedFile), Decision: []ctxfsv1.Decision{ctxfsv1.Decision_DECISION_APPROVED, ctxfsv1.Decision_DECISION_REJECTED}[r.rng.IntN(2)],
 		Comment: r.deciding,
 	})
 	if err == nil {
 		r.decided = r.deciding
 	}
-	return err
+	return "decide", err
 }
 
 // kept checks that the journal and the review have what was acknowledged.
