@@ -15,7 +15,7 @@ func TestContentThatAPowerFailureTook(t *testing.T) {
 			dir := t.TempDir()
 			before, err := OpenStore(dir)
 			must(t, err)
-			hash, _, err := before.Put(strings.NewReader("content"))
+			hash, _, err := before.Put(t.Context(), strings.NewReader("content"))
 			must(t, err)
 			must(t, os.Chmod(before.path(hash), 0o600))
 			must(t, os.WriteFile(before.path(hash), []byte(left), 0o600))
@@ -24,7 +24,7 @@ func TestContentThatAPowerFailureTook(t *testing.T) {
 			if s.has(hash) {
 				t.Error("the store takes it for whole")
 			}
-			_, _, err = s.Put(strings.NewReader("content"))
+			_, _, err = s.Put(t.Context(), strings.NewReader("content"))
 			must(t, err)
 			data, err := os.ReadFile(s.path(hash))
 			must(t, err)
@@ -57,7 +57,7 @@ func TestMixesOfVersions(t *testing.T) {
 			var versions [3]Version
 			for i, text := range []string{c.now, c.head, c.tail} {
 				v := &versions[i]
-				v.Hash, v.Size, err = s.Put(bytes.NewReader([]byte(text)))
+				v.Hash, v.Size, err = s.Put(t.Context(), bytes.NewReader([]byte(text)))
 				must(t, err)
 			}
 			got, err := s.isMix(versions[0], versions[1], versions[2])
