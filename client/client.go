@@ -120,7 +120,7 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 }
 
 func (c config) dialOptions(t target, buffers *codec.Pool) []grpc.DialOption {
-	var creds credentials.TransportCredentials = insecure.NewCredentials()
+	creds := insecure.NewCredentials()
 	if c.tls != nil {
 		creds = credentials.NewTLS(c.tls)
 	}

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
@@ -34,7 +34,7 @@ func TestListsCountForTheirPanel(t *testing.T) {
 		changed[p] = "begin\n" + base[p]
 	}
 	w := newWorld(t, base)
-	w.edit(changed)
+	write(t, w.in(id), changed)
 	l, err := w.reviews.Changes(ctx, Query{Context: id})
 	must(t, err)
 	shed := 0
@@ -55,48 +55,61 @@ func TestListsCountForTheirPanel(t *testing.T) {
 	if held := account.Held(); held != 0 {
 		t.Errorf("%d bytes are held after the end of the list", held)
 	}
+}
 
-	full, free := budget.Of(ctx).Aside() // as unread replies
-	defer free()
-	if !full.Try(4 << 20) {
-		t.Fatal("the account is not empty")
-	}
-	hurried, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-	defer cancel()
-	if _, err := w.reviews.Changes(hurried, Query{Context: id}); !errors.Is(err, fserr.EAGAIN) {
-		t.Errorf("a list without memory fails with %v", err)
-	}
-	l, err = w.reviews.Changes(t.Context(), Query{Context: id}) // a host has no account
-	must(t, err)
-	must(t, l.Close())
+func TestComparisonWaitsForMemory(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, _ := accountOf(t, 4<<20)
+		full, free := budget.Of(ctx).Aside() // as unread replies
+		if !full.Try(4 << 20) {
+			t.Fatal("the account is not empty")
+		}
+		m := newRoom(ctx)
+		if err := m.use(ctx, 2<<20); !errors.Is(err, fserr.EAGAIN) {
+			t.Errorf("without memory it ended with %v", err)
+		}
+		var waited sync.WaitGroup
+		waited.Go(func() { must(t, m.use(ctx, 2<<20)) })
+		synctest.Wait()
+		free()
+		waited.Wait()
+		must(t, newRoom(t.Context()).use(t.Context(), 1<<40)) // a host has no account
+		m.close()
+	})
 }
 
 func TestLargeTextsOfAListAreComparedOneByOne(t *testing.T) {
 	t.Parallel()
-	m := newRoom(t.Context())
-	large, small := bytes.Repeat([]byte("\n"), smallText/lineMemory+1), []byte("a\n")
-	var running, most atomic.Int32
-	var group sync.WaitGroup
-	for range 8 {
-		group.Go(func() {
-			must(t, m.compare(t.Context(), large, nil, func() {
-				most.Store(max(most.Load(), running.Add(1)))
-				must(t, m.compare(t.Context(), small, small, func() {})) // it does not wait
-				time.Sleep(time.Millisecond)                             // long enough for others to begin
-				running.Add(-1)
-			}))
-		})
-	}
-	group.Wait()
-	if n := most.Load(); n != 1 {
-		t.Errorf("%d large texts were compared at once", n)
-	}
-	m.turn <- struct{}{}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := m.compare(ctx, large, nil, func() {}); !errors.Is(err, context.Canceled) {
-		t.Errorf("the wait of a cancelled call ended with %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		m := newRoom(t.Context())
+		large, small := bytes.Repeat([]byte("\n"), smallText/lineMemory+1), []byte("a\n")
+		running, compared := 0, 0
+		var group sync.WaitGroup
+		for range 8 {
+			group.Go(func() {
+				must(t, m.compare(t.Context(), large, nil, func() {
+					if running++; running > 1 {
+						t.Error("two large texts are compared at once")
+					}
+					must(t, m.compare(t.Context(), small, small, func() {})) // it does not wait
+					time.Sleep(time.Millisecond)                             // clock: of the bubble; others begin
+					running--
+					compared++
+				}))
+			})
+		}
+		group.Wait()
+		if compared != 8 {
+			t.Errorf("%d texts were compared", compared)
+		}
+		m.turn <- struct{}{}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := m.compare(ctx, large, nil, func() {}); !errors.Is(err, context.Canceled) {
+			t.Errorf("the wait of a cancelled call ended with %v", err)
+		}
+	})
 }
 
 func TestFilesOfManyHunksAreDecidedAsAWhole(t *testing.T) {

@@ -74,7 +74,7 @@ func TestAbandonedLooksKeepNobodyOut(t *testing.T) {
 				select {
 				case err := <-done: // it needed no longer
 					done <- err
-				case <-time.After(200 * time.Millisecond):
+				case <-time.After(200 * time.Millisecond): // clock: the call must be under way; one that is not yet passes too
 				}
 				cancel()
 				<-done
