@@ -79,7 +79,7 @@ func (w *world) sparse(p string, size int64, at ...int64) {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Blocks*512 > 1<<20 {
 		w.t.Skipf("the file system of %s has no sparse files", w.dir)
 	}
-	time.Sleep(30 * time.Millisecond) // its ctime is settled then, as that of a file which nobody writes
+	time.Sleep(30 * time.Millisecond) // clock: its ctime is settled then, as that of a file which nobody writes
 }
 
 const tebi = 1 << 40

@@ -93,7 +93,7 @@ func TestLargeTextsOfAListAreComparedOneByOne(t *testing.T) {
 						t.Error("two large texts are compared at once")
 					}
 					must(t, m.compare(t.Context(), small, small, func() {})) // it does not wait
-					time.Sleep(time.Millisecond)                             // clock: of the bubble; others begin
+					time.Sleep(time.Millisecond)                             // others begin
 					running--
 					compared++
 				}))
