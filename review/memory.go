@@ -28,7 +28,7 @@ const (
 	lineMemory = linediff.LineMemory + 64
 	// smallText is what a comparison may take without being counted, in bytes: about as many are made at once as there are processors.
 	smallText = 1 << 20
-	// textWait is how long a comparison waits for the memory of its panel.
+	// textWait is how long a text that is shown waits for the memory of its panel.
 	textWait = 10 * time.Second
 )
 
@@ -40,9 +40,8 @@ type room struct {
 	done func()
 
 	mu sync.Mutex
-	// holds counts kept, ids and used. waits says that a goroutine waits for it without mu.
+	// holds counts kept, ids and used.
 	holds *budget.Hold
-	waits bool
 	// kept are the bytes of texts and contents, which can be read again. isFull says that no more are kept.
 	kept     int64
 	texts    []*TextDiff
@@ -143,13 +142,14 @@ func (m *room) keepText(d *TextDiff) error {
 	if m.ids += int64(len(d.hunkIDs())); m.ids > maxIDs {
 		return &fserr.Error{Code: fserr.EFBIG, Detail: fmt.Sprintf("the changes have more than %d hunks in all", maxIDs), Hint: "name some of the paths"}
 	}
-	if !m.waits && !m.holds.Try(m.total()) {
+	if !m.holds.Try(m.total()) {
 		return budget.Refuse("the list of changes", budget.LevelAccount)
 	}
 	return nil
 }
 
-// compare calls do, which compares two texts, once there is memory for it. Texts that are not small are compared one after the other.
+// compare calls do, which compares two texts, if there is memory for it. Texts that are not small are compared one after the other. It does not wait
+// for memory, since the calls that change the context wait for it.
 func (m *room) compare(ctx context.Context, old, now []byte, do func()) error {
 	n := textMemory(old, now)
 	if m == nil || n <= smallText {
@@ -162,37 +162,51 @@ func (m *room) compare(ctx context.Context, old, now []byte, do func()) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if err := m.use(ctx, n); err != nil {
-		return err
+	m.mu.Lock()
+	fits := m.fits(n)
+	m.mu.Unlock()
+	if !fits {
+		return budget.Refuse("the comparison of a file", budget.LevelAccount)
 	}
 	do()
-	return m.use(ctx, 0)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fits(0)
+	return nil
 }
 
-// use replaces what the text takes that is being compared or shown. It waits for memory if there is too little without all that is kept.
-func (m *room) use(ctx context.Context, n int64) error {
+// fits replaces what the text takes that is being compared or shown, and reports whether there is memory for it, without all that is kept if there
+// is too little. The lock is held.
+func (m *room) fits(n int64) bool {
+	m.used = n
+	m.holds.Keep(m.total())
+	if m.holds.Try(m.total()) {
+		return true
+	}
+	m.forget()
+	if m.holds.Try(m.total()) {
+		return true
+	}
+	m.used = 0
+	return false
+}
+
+// show is fits for a change that is shown. It waits for memory. No goroutine compares meanwhile.
+func (m *room) show(ctx context.Context, n int64) error {
 	if m == nil {
 		return nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.used = n
-	m.holds.Keep(m.total())
-	if m.holds.Try(m.total()) {
+	if m.fits(n) {
 		return nil
 	}
-	m.forget()
-	total := m.total()
-	m.waits = true
-	m.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, textWait)
-	err := m.holds.Wait(ctx, total)
-	cancel()
-	m.mu.Lock()
-	m.waits = false
-	if err != nil {
+	defer cancel()
+	m.used = n
+	if err := m.holds.Wait(ctx, m.total()); err != nil {
 		m.used = 0
-		return budget.Refusal(err, "the comparison of a file")
+		return budget.Refusal(err, "the text of a file")
 	}
 	return nil
 }
@@ -257,7 +271,7 @@ func (l *List) text(ctx context.Context, c *Change, after opener) (*TextDiff, er
 		err = &fserr.Error{Code: fserr.EBUSY, Path: "/" + string(c.Path), Detail: "the file changed since it was listed", Hint: "try again"}
 	}
 	if err == nil {
-		err = l.room.use(ctx, textMemory(old, now))
+		err = l.room.show(ctx, textMemory(old, now))
 	}
 	if err != nil {
 		return nil, err

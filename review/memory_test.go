@@ -57,7 +57,7 @@ func TestListsCountForTheirPanel(t *testing.T) {
 	}
 }
 
-func TestComparisonWaitsForMemory(t *testing.T) {
+func TestTextWaitsForMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, _ := accountOf(t, 4<<20)
@@ -66,15 +66,20 @@ func TestComparisonWaitsForMemory(t *testing.T) {
 			t.Fatal("the account is not empty")
 		}
 		m := newRoom(ctx)
-		if err := m.use(ctx, 2<<20); !errors.Is(err, fserr.EAGAIN) {
+		if err := m.show(ctx, 2<<20); !errors.Is(err, fserr.EAGAIN) {
 			t.Errorf("without memory it ended with %v", err)
 		}
+		begun := time.Now()
+		large := bytes.Repeat([]byte("\n"), smallText/lineMemory+1)
+		if err := m.compare(ctx, large, nil, func() {}); !errors.Is(err, fserr.EAGAIN) || time.Since(begun) > 0 {
+			t.Errorf("a comparison without memory ended after %v with %v", time.Since(begun), err)
+		}
 		var waited sync.WaitGroup
-		waited.Go(func() { must(t, m.use(ctx, 2<<20)) })
+		waited.Go(func() { must(t, m.show(ctx, 2<<20)) })
 		synctest.Wait()
 		free()
 		waited.Wait()
-		must(t, newRoom(t.Context()).use(t.Context(), 1<<40)) // a host has no account
+		must(t, newRoom(t.Context()).show(t.Context(), 1<<40)) // a host has no account
 		m.close()
 	})
 }

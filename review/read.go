@@ -129,7 +129,7 @@ func (r *Reviews) Patch(ctx context.Context, l *List, c *Change, lines int, out 
 		}
 		return c.writeText(out, l.shown(c), d, lines)
 	}
-	if err := l.room.use(ctx, patchCopies*(min(c.Before.Size, maxPatched)+min(c.After.Size, maxPatched))); err != nil {
+	if err := l.room.show(ctx, patchCopies*(min(c.Before.Size, maxPatched)+min(c.After.Size, maxPatched))); err != nil {
 		return err
 	}
 	if !c.After.Exists() || c.Kind == ModeChanged {
