@@ -497,7 +497,7 @@ func ParsePlace(text string) (Place, error) {
 	started, id, _ := strings.Cut(text, "/")
 	at, err := strconv.ParseInt(started, 10, 64)
 	if err != nil || id == "" {
-		return Place{}, fserr.Invalid("page_token is %.80q, which is no next_page_token of ListProcesses", text)
+		return Place{}, fserr.Invalid("page_token is %.80q, which no list of processes has returned", text)
 	}
 	return Place{at, id}, nil
 }

@@ -365,13 +365,17 @@ func (c *Catalog) LayersInUse(ctx context.Context) (map[string]bool, error) {
 }
 
 // Publish renames a complete context from staging to its place, with its Spec and a manifest, or without one for "". The lock of the
-// context is held. Files that an earlier context of the ID has left are removed first.
-func (c *Catalog) Publish(ctx context.Context, id ID, spec Spec, made, place, manifest string) error {
+// context is held. Files that an earlier context of the ID has left are removed first. isFlushed says that what the folder holds is on the disk.
+func (c *Catalog) Publish(ctx context.Context, id ID, spec Spec, made, place, manifest string, isFlushed bool) error {
 	if err := errors.Join(c.KeepSpec(id, spec), c.keepManifest(id, manifest)); err != nil {
 		return err
 	}
 	// The folder and what describes it are on the disk before it has its name: one that has it is complete, also after a power failure.
-	if err := errors.Join(durable.Tree(made), durable.Names(filepath.Dir(c.Layout.Manifest(id)), filepath.Dir(c.Layout.Spec(id)))); err != nil {
+	err := durable.Names(filepath.Dir(c.Layout.Manifest(id)), filepath.Dir(c.Layout.Spec(id)))
+	if err == nil && !isFlushed {
+		err = durable.Tree(made)
+	}
+	if err != nil {
 		return err
 	}
 	c.Events.Step("manifested")

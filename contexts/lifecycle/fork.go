@@ -168,7 +168,7 @@ func (f *forks) forkFolder(ctx context.Context, from, fork metadata.Context, ask
 		if err != nil {
 			return err
 		}
-		err = f.cat.Publish(ctx, to, spec, made, place, manifest)
+		err = f.cat.Publish(ctx, to, spec, made, place, manifest, false)
 		f.cat.Events.Step("fork-renamed")
 		return err
 	})

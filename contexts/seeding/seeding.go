@@ -361,7 +361,7 @@ func (s *Seeder) make(ctx context.Context, f *flight, rec *metadata.Context) err
 	if err := s.cat.Events.Copied("", string(f.id), seed.MarksFile(made)); err != nil {
 		return err
 	}
-	if err := s.cat.Publish(ctx, f.id, f.spec, made, place, manifest); err != nil {
+	if err := s.cat.Publish(ctx, f.id, f.spec, made, place, manifest, f.pool == pool.Hit); err != nil {
 		return err
 	}
 	s.cat.Events.Step("renamed")
