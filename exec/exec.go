@@ -497,7 +497,7 @@ func ParsePlace(text string) (Place, error) {
 	started, id, _ := strings.Cut(text, "/")
 	at, err := strconv.ParseInt(started, 10, 64)
 	if err != nil || id == "" {
-		return Place{}, fserr.Invalid("page_token is %.80q, which no list of processes has returned", text)
+		return Place{}, fserr.Invalid("the page %.80q is none that a list of processes has named", text)
 	}
 	return Place{at, id}, nil
 }
