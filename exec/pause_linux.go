@@ -26,13 +26,16 @@ func (b *box) pause(ctx context.Context) (resume func(), err error) {
 		}
 	}
 	b.paused++
-	return func() {
-		b.pausing.Lock()
-		defer b.pausing.Unlock()
-		if b.paused--; b.paused == 0 {
-			b.proceed()
-		}
-	}, nil
+	return b.resume, nil
+}
+
+// resume ends one pause.
+func (b *box) resume() {
+	b.pausing.Lock()
+	defer b.pausing.Unlock()
+	if b.paused--; b.paused == 0 {
+		b.proceed()
+	}
 }
 
 // lockPausing waits for another caller that stops the sandbox, or halts it.
@@ -53,6 +56,11 @@ func (b *box) halt(ctx context.Context) (resume func(), err error) {
 	if err := b.lockPausing(ctx); err != nil {
 		return nil, err
 	}
+	if b.paused > 0 {
+		b.paused++
+		b.pausing.Unlock()
+		return b.resume, nil
+	}
 	proceed, err := b.haltLocked()
 	if err != nil {
 		b.pausing.Unlock()
@@ -65,9 +73,6 @@ func (b *box) halt(ctx context.Context) (resume func(), err error) {
 }
 
 func (b *box) haltLocked() (proceed func(), err error) {
-	if b.paused > 0 {
-		return func() {}, nil
-	}
 	if thaw, ok, err := b.cgroup.beginFreeze(); ok {
 		return thaw, err
 	}

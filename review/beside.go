@@ -17,6 +17,9 @@ import (
 // meanwhile.
 const largeContent = 1 << 20
 
+// besideRounds is how often a call leaves its context to read large files. A program may make new ones each time.
+const besideRounds = 8
+
 // besideTries is how often a call reads a large file that keeps changing, before the file counts as unstable.
 const besideTries = 3
 
@@ -70,7 +73,7 @@ type reader struct {
 	// hashes are those of large files that were read before; nil says that each file is read.
 	hashes *hashes
 	// keeps says that the content of a file is needed, not its hash alone. It reports whether the store has the content.
-	keeps func(hash string) bool
+	keeps func(ctx context.Context, hash string) bool
 }
 
 // hashing returns a reader that hashes contents.
@@ -86,10 +89,13 @@ func (u reader) known(ctx context.Context, root rootfs.Root, p Path, st rootfs.S
 		return "", nil
 	}
 	b, _ := ctx.Value(besideKey{}).(*beside)
-	if hash = u.hashes.find(identityOf(st)); hash == "" && b != nil {
+	if u.keeps == nil { // a file that is mapped can change without its ctime: what is overwritten was read by this call
+		hash = u.hashes.find(identityOf(st))
+	}
+	if hash == "" && b != nil {
 		hash = b.find(identityOf(st))
 	}
-	if hash != "" && (u.keeps == nil || u.keeps(hash)) {
+	if hash != "" && (u.keeps == nil || u.keeps(ctx, hash)) {
 		return hash, nil
 	}
 	if b == nil {
@@ -139,7 +145,19 @@ type beside struct {
 	// tries has how often a file was read. It is most at most.
 	tries  map[besideFile]int
 	most   int
+	rounds int
 	hashes map[identity]string
+}
+
+// newBeside returns a beside that reads each file up to tries times.
+func newBeside(tries int) *beside {
+	return &beside{most: tries, tries: map[besideFile]int{}, hashes: map[identity]string{}}
+}
+
+// only makes later calls use what was read already.
+func (b *beside) only() *beside {
+	b.most = 0
+	return b
 }
 
 // besideFile is a file to read. root is nil for the context's: its root is opened anew.
@@ -168,7 +186,7 @@ func (b *beside) learn(id identity, hash string) {
 }
 
 // want notes a file to read, and returns errLater. If the file was read often enough, and each time was another one
-// afterwards, want returns errUnstable.
+// afterwards, or if the call has left its context often enough, want returns errUnstable.
 func (b *beside) want(root rootfs.Root, p Path, u reader) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -176,7 +194,7 @@ func (b *beside) want(root rootfs.Root, p Path, u reader) error {
 	if root == b.frozen {
 		f.root = nil
 	}
-	if b.tries[f] == b.most {
+	if b.tries[f] >= b.most || b.rounds >= besideRounds {
 		return errUnstable
 	}
 	b.wanted[f] = u
@@ -186,11 +204,9 @@ func (b *beside) want(root rootfs.Root, p Path, u reader) error {
 // entering returns the context of a call that is in a context, with its root.
 type entering func(ctx context.Context, root rootfs.Root) context.Context
 
-// beside calls f, which enters a context by enter, until f needs no large file that was not read. Each file is read tries
-// times at most. f must have changed nothing when it fails with errLater.
-func (r *Reviews) beside(ctx context.Context, id string, tries int, f func(enter entering) error) error {
-	b := &beside{most: tries, tries: map[besideFile]int{}, hashes: map[identity]string{}}
-	for {
+// beside calls f, which enters a context by enter, until f needs no large file that was not read. f must have changed nothing when it fails with errLater.
+func (r *Reviews) beside(ctx context.Context, id string, b *beside, f func(enter entering) error) error {
+	for ; ; b.rounds++ {
 		b.wanted = map[besideFile]reader{}
 		err := f(func(ctx context.Context, root rootfs.Root) context.Context {
 			b.frozen = root
@@ -230,23 +246,24 @@ func (r *Reviews) readBeside(ctx context.Context, id string, b *beside) error {
 	return nil
 }
 
-// reading is Contexts.Reading, as frozen.
-func (r *Reviews) reading(ctx context.Context, id string, f func(ctx context.Context, root rootfs.Root) error) error {
-	return r.beside(ctx, id, besideTries, func(enter entering) error {
+// reading is Contexts.Reading, as frozen. It leaves in b what it has read.
+func (r *Reviews) reading(ctx context.Context, id string, b *beside, f func(ctx context.Context, root rootfs.Root) error) error {
+	return r.beside(ctx, id, b, func(enter entering) error {
 		return r.cfg.Contexts.Reading(ctx, id, func(ctx context.Context, root rootfs.Root) error { return f(enter(ctx, root), root) })
 	})
 }
 
-// changing is Contexts.Changing, as frozen, with so many tries. f passes its context to what it plans, and not to what it changes.
-func (r *Reviews) changing(ctx context.Context, id string, tries int, f func(ctx context.Context, root rootfs.Root, charge Charge) error) error {
-	return r.beside(ctx, id, tries, func(enter entering) error {
+// changing is Contexts.Changing, as frozen, with what was read before. f passes its context to what it plans, and not to what it changes.
+func (r *Reviews) changing(ctx context.Context, id string, b *beside, f func(ctx context.Context, root rootfs.Root, charge Charge) error) error {
+	return r.beside(ctx, id, b, func(enter entering) error {
 		return r.cfg.Contexts.Changing(ctx, id, func(root rootfs.Root, charge Charge) error { return f(enter(ctx, root), root, charge) })
 	})
 }
 
 // readFirst reads the large files at the paths of steps. A call does so before it takes a lock that others wait for.
-func (r *Reviews) readFirst(ctx context.Context, id string, steps []step) error {
-	return r.reading(ctx, id, func(ctx context.Context, root rootfs.Root) (later error) {
+func (r *Reviews) readFirst(ctx context.Context, id string, steps []step) (*beside, error) {
+	b := newBeside(besideTries)
+	return b, r.reading(ctx, id, b, func(ctx context.Context, root rootfs.Root) (later error) {
 		for i := range steps {
 			st, err := root.Lstat(string(steps[i].Path))
 			if err != nil || st.Type() != rootfs.TypeFile || st.Size < largeContent {
@@ -265,15 +282,15 @@ func (r *Reviews) readFirst(ctx context.Context, id string, steps []step) error 
 }
 
 // replacing is Contexts.Replacing, as changing.
-func (r *Reviews) replacing(ctx context.Context, id string, tries int, f func(ctx context.Context, root rootfs.Root, charge Charge) error) error {
-	return r.beside(ctx, id, tries, func(enter entering) error {
+func (r *Reviews) replacing(ctx context.Context, id string, b *beside, f func(ctx context.Context, root rootfs.Root, charge Charge) error) error {
+	return r.beside(ctx, id, b, func(enter entering) error {
 		return r.cfg.Contexts.Replacing(ctx, id, func(root rootfs.Root, charge Charge) error { return f(enter(ctx, root), root, charge) })
 	})
 }
 
 // frozen calls f with the context's root while no call through the server changes the context. f may be called several times.
 func (r *Reviews) frozen(ctx context.Context, id string, f func(ctx context.Context, root rootfs.Root) error) error {
-	return r.beside(ctx, id, besideTries, func(enter entering) error {
+	return r.beside(ctx, id, newBeside(besideTries), func(enter entering) error {
 		return r.cfg.Contexts.Frozen(ctx, id, func(ctx context.Context, root rootfs.Root) error { return f(enter(ctx, root), root) })
 	})
 }

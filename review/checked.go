@@ -31,7 +31,7 @@ func (r *Reviews) Place(ctx context.Context, fork string, e *Entry) error {
 	if err != nil {
 		return err
 	}
-	return r.changing(ctx, fork, besideTries, func(inContext context.Context, root rootfs.Root, _ Charge) error {
+	return r.changing(ctx, fork, newBeside(besideTries), func(inContext context.Context, root rootfs.Root, _ Charge) error {
 		w := r.workspaceIn(root)
 		for i := range steps {
 			if steps[i].Before, _, err = r.store.keep(inContext, root, steps[i].Path); err != nil {

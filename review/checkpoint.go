@@ -79,7 +79,7 @@ func (r *Reviews) keepAfter(ctx context.Context, root rootfs.Root, diffs []Diffe
 
 // kept puts the later version of a difference into the store. A file that another program writes meanwhile is kept as it was read.
 func (r *Reviews) kept(ctx context.Context, root rootfs.Root, d Difference) (Version, error) {
-	if !d.After.Exists() || d.Barred != "" || d.Tree != nil || r.store.has(d.After.Hash) {
+	if !d.After.Exists() || d.Barred != "" || d.Tree != nil || r.store.has(ctx, d.After.Hash) {
 		return d.After, nil
 	}
 	v, _, err := r.store.keep(ctx, root, d.Path)

@@ -87,7 +87,9 @@ func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevisi
 		before := func(c *Change) ([]byte, error) {
 			return whole(c.Path, c.Before, func() (io.ReadCloser, error) { return l.base.open(l.base.lookup(c.Path)) })
 		}
-		text := func(c *Change) (*TextDiff, error) { return l.text(ctx, c, openerIn(root, c.Difference)) }
+		text := func(c *Change) (*TextDiff, error) {
+			return l.text(ctx, c, openerIn(root, c.Difference), l.room.showNow)
+		}
 		for {
 			named, changes := sel, l.Changes
 			if sel.withdraws {
@@ -259,7 +261,7 @@ func (r *Reviews) withdrawOnly(ctx context.Context, req DecideRequest, why error
 func (r *Reviews) keep(ctx context.Context, root rootfs.Root, chosen []*choice) (changed *choice, err error) {
 	var later error
 	for _, c := range chosen {
-		if !c.After.Exists() || r.store.has(c.After.Hash) {
+		if !c.After.Exists() || r.store.has(ctx, c.After.Hash) {
 			continue
 		}
 		v, _, err := r.store.keep(ctx, root, c.Path)
@@ -280,7 +282,7 @@ func (r *Reviews) keep(ctx context.Context, root rootfs.Root, chosen []*choice) 
 // keepBase puts the base's contents of the chosen changes into the store: the layer may go before they are applied.
 func (r *Reviews) keepBase(ctx context.Context, b *base, chosen []*choice) error {
 	for _, c := range chosen {
-		if !c.Before.Exists() || r.store.has(c.Before.Hash) {
+		if !c.Before.Exists() || r.store.has(ctx, c.Before.Hash) {
 			continue
 		}
 		if _, err := r.keepEntry(ctx, b, b.lookup(c.Path)); err != nil {

@@ -22,7 +22,8 @@ import (
 // inContext takes an entry's steps in its context: each file is merged as in the workspace, and written in place, so that open handles stay valid. A
 // file that has other names is replaced, unless the steps do the same to all of them: what a step does not name keeps its content.
 func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
-	if err := r.readFirst(ctx, e.Context, e.Steps); err != nil {
+	first, err := r.readFirst(ctx, e.Context, e.Steps)
+	if err != nil {
 		return err
 	}
 	free, err := r.lockWorkspace(ctx)
@@ -33,7 +34,7 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 	if err := r.resolve(ctx); err != nil {
 		return err
 	}
-	return r.changing(ctx, e.Context, 0, func(planning context.Context, root rootfs.Root, charge Charge) error {
+	return r.changing(ctx, e.Context, first.only(), func(planning context.Context, root rootfs.Root, charge Charge) error {
 		w := r.workspaceIn(root).making(e.makes)
 		err := r.planInContext(planning, w, e)
 		if err != nil {

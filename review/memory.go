@@ -191,6 +191,19 @@ func (m *room) fits(n int64) bool {
 	return false
 }
 
+// showNow is show without a wait.
+func (m *room) showNow(_ context.Context, n int64) error {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.fits(n) {
+		return budget.Refuse("the text of a file", budget.LevelAccount)
+	}
+	return nil
+}
+
 // show is fits for a change that is shown. It waits for memory. No goroutine compares meanwhile.
 func (m *room) show(ctx context.Context, n int64) error {
 	if m == nil {
@@ -248,17 +261,17 @@ func (r *Reviews) Text(ctx context.Context, l *List, c *Change) (d *TextDiff, er
 		return c.Text, nil
 	}
 	if l.stored {
-		return l.text(ctx, c, r.store.opener(c.After))
+		return l.text(ctx, c, r.store.opener(c.After), l.room.show)
 	}
 	err = r.cfg.Contexts.Reading(ctx, l.context, func(ctx context.Context, root rootfs.Root) error {
-		d, err = l.text(ctx, c, openerIn(root, c.Difference))
+		d, err = l.text(ctx, c, openerIn(root, c.Difference), l.room.show)
 		return err
 	})
 	return d, err
 }
 
-// text returns the Text of a change with its lines.
-func (l *List) text(ctx context.Context, c *Change, after opener) (*TextDiff, error) {
+// text returns the Text of a change with its lines. show is one of the room's.
+func (l *List) text(ctx context.Context, c *Change, after opener, show func(ctx context.Context, n int64) error) (*TextDiff, error) {
 	if c.Text.shed == nil {
 		return c.Text, nil
 	}
@@ -271,7 +284,7 @@ func (l *List) text(ctx context.Context, c *Change, after opener) (*TextDiff, er
 		err = &fserr.Error{Code: fserr.EBUSY, Path: "/" + string(c.Path), Detail: "the file changed since it was listed", Hint: "try again"}
 	}
 	if err == nil {
-		err = l.room.show(ctx, textMemory(old, now))
+		err = show(ctx, textMemory(old, now))
 	}
 	if err != nil {
 		return nil, err

@@ -21,14 +21,14 @@ func TestContentThatAPowerFailureTook(t *testing.T) {
 			must(t, os.WriteFile(before.path(hash), []byte(left), 0o600))
 			s, err := OpenStore(dir) // that of the next server
 			must(t, err)
-			if s.has(hash) {
+			if s.has(t.Context(), hash) {
 				t.Error("the store takes it for whole")
 			}
 			_, _, err = s.Put(t.Context(), strings.NewReader("content"))
 			must(t, err)
 			data, err := os.ReadFile(s.path(hash))
 			must(t, err)
-			if string(data) != "content" || !s.has(hash) {
+			if string(data) != "content" || !s.has(t.Context(), hash) {
 				t.Errorf("the store has %q", data)
 			}
 		})

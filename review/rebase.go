@@ -380,7 +380,7 @@ func (m *movement) hasBranch(ctx context.Context, p Path, now, base Version) (ha
 // keep returns the base's version, whose content it puts into the store.
 func (m *movement) keep(ctx context.Context, was entry) (Version, error) {
 	before, err := m.base.version(ctx, was)
-	if err != nil || !before.Exists() || m.reviews.store.has(before.Hash) {
+	if err != nil || !before.Exists() || m.reviews.store.has(ctx, before.Hash) {
 		return before, err
 	}
 	content, err := m.base.open(was)
@@ -397,7 +397,8 @@ func (r *Reviews) exchange(ctx context.Context, e *Entry, dryRun bool, plan func
 	merges := r.ws.merger
 	merges.known = map[merge3]mergeResult{}
 	in := func(root rootfs.Root) *workspace { return &workspace{root: root, store: r.store, merger: merges} }
-	err := r.reading(ctx, e.Context, func(ctx context.Context, root rootfs.Root) error { return plan(ctx, in(root)) })
+	first := newBeside(besideTries)
+	err := r.reading(ctx, e.Context, first, func(ctx context.Context, root rootfs.Root) error { return plan(ctx, in(root)) })
 	if err != nil || dryRun {
 		return err
 	}
@@ -406,7 +407,7 @@ func (r *Reviews) exchange(ctx context.Context, e *Entry, dryRun bool, plan func
 		return err
 	}
 	defer free()
-	return r.replacing(ctx, e.Context, 0, func(planning context.Context, root rootfs.Root, charge Charge) error {
+	return r.replacing(ctx, e.Context, first.only(), func(planning context.Context, root rootfs.Root, charge Charge) error {
 		w := in(root)
 		if err := r.putBackIn(ctx, w, e.Context); err != nil {
 			return err

@@ -415,7 +415,10 @@ func (r *Reviews) opened(ctx context.Context, id string) (*List, Origin, error) 
 		return nil, Origin{}, err
 	}
 	b, err := r.baseOf(origin, st)
-	return &List{context: id, state: st, base: b, room: newRoom(ctx)}, origin, err
+	if err != nil {
+		return nil, Origin{}, err
+	}
+	return &List{context: id, state: st, base: b, room: newRoom(ctx)}, origin, nil
 }
 
 // layerMissing says what LayerMissing means, layerHint what its remedy is.

@@ -422,7 +422,7 @@ func TestContentsAreCollected(t *testing.T) {
 	}))
 	must(t, w.reviews.Close())
 	w.open()
-	if w.reviews.store.has(hashOfText("forgotten\n")) || !w.reviews.store.has(hashOfText("base\n")) {
+	if w.reviews.store.has(t.Context(), hashOfText("forgotten\n")) || !w.reviews.store.has(t.Context(), hashOfText("base\n")) {
 		t.Error("the wrong contents were removed")
 	}
 	_, err := w.undo(e.ID)

@@ -51,7 +51,7 @@ func (s *Store) Put(ctx context.Context, r io.Reader) (hash string, size int64, 
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		sum := sha256.Sum256(buf[:n])
-		if hash = hex.EncodeToString(sum[:]); s.has(hash) {
+		if hash = hex.EncodeToString(sum[:]); s.has(ctx, hash) {
 			return hash, int64(n), nil
 		}
 	case err != nil:
@@ -99,7 +99,7 @@ func (s *Store) write(ctx context.Context, read []byte, r io.Reader) (hash strin
 		return "", 0, err
 	}
 	hash, size = to.name(), int64(len(read))+size
-	if s.has(hash) {
+	if s.has(ctx, hash) {
 		return hash, size, nil
 	}
 	if err := f.Chmod(0o400); err != nil {
@@ -177,9 +177,11 @@ func (s *Store) text(v Version) ([]byte, error) {
 // maxSound bounds the names that the store remembers.
 const maxSound = 100_000
 
-// has reports whether the store has a content, whole. It reads one that it has not written or read yet.
-func (s *Store) has(hash string) bool {
-	if _, err := os.Lstat(s.path(hash)); err != nil {
+// has reports whether the store has a content, whole. It reads one that it has not written or read yet, but no large one while the call keeps others
+// out of a context: the call then reads and puts it beside the context.
+func (s *Store) has(ctx context.Context, hash string) bool {
+	st, err := os.Lstat(s.path(hash))
+	if err != nil {
 		return false
 	}
 	s.mu.Lock()
@@ -188,13 +190,16 @@ func (s *Store) has(hash string) bool {
 	if sound {
 		return true
 	}
+	if st.Size() >= largeContent && ctx.Value(besideKey{}) != nil {
+		return false
+	}
 	f, err := s.Open(hash)
 	if err != nil {
 		return false
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	h := newHasher()
-	if _, err := sparse.Copy(context.Background(), h, f); err != nil || h.name() != hash {
+	if _, err := sparse.Copy(ctx, h, f); err != nil || h.name() != hash {
 		return false
 	}
 	s.remember(hash)
@@ -204,8 +209,14 @@ func (s *Store) has(hash string) bool {
 func (s *Store) remember(hash string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sound == nil || len(s.sound) >= maxSound {
+	if s.sound == nil {
 		s.sound = map[string]bool{}
+	}
+	for other := range s.sound {
+		if len(s.sound) < maxSound {
+			break
+		}
+		delete(s.sound, other) // any one
 	}
 	s.sound[hash] = true
 }

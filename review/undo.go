@@ -52,7 +52,7 @@ func (r *Reviews) Undo(ctx context.Context, req UndoRequest) (*Entry, error) {
 	case e.MovesBase:
 		err = r.exchange(ctx, undo, req.DryRun, func(ctx context.Context, w *workspace) error { return w.planUndo(ctx, undo) })
 	case e.InContext && req.DryRun:
-		err = r.reading(ctx, e.Context, func(ctx context.Context, root rootfs.Root) error {
+		err = r.reading(ctx, e.Context, newBeside(besideTries), func(ctx context.Context, root rootfs.Root) error {
 			return r.planInContext(ctx, r.workspaceIn(root), undo)
 		})
 	case e.InContext:
