@@ -123,6 +123,27 @@ func TestPauseLastsUntilAllResume(t *testing.T) {
 	}
 }
 
+// TestHaltOfPausedCommandKeepsNobodyWaiting halts a command that a caller has paused, which then ends the pause.
+func TestHaltOfPausedCommandKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	p := s.start("echo ready; while :; do :; done")
+	s.awaitOutput(p, "ready")
+	resume := s.pause(p)
+	proceed, err := p.box.halt(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	resume() // it does not wait for proceed
+	if threads(p.box.initPID) != allStopped {
+		t.Error("the command continues although it is halted")
+	}
+	proceed()
+	awaitChange(t, func() bool {
+		return threads(p.box.initPID) == running || threads(children(p.box.initPID)[0]) == running
+	}, "the command did not continue")
+}
+
 // TestHaltStopsWhatCannotBePaused has a process write whose parent waits for it in the kernel: in vfork(2), until it executes a program. No
 // signal stops the parent, and a pause stops a child after its parent only.
 func TestHaltStopsWhatCannotBePaused(t *testing.T) {

@@ -3,6 +3,7 @@ package review
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -172,6 +173,28 @@ func TestFileThatKeepsChangingIsUnstable(t *testing.T) {
 	w.through = nil
 	if c := w.changes(Query{}).Changes; len(c) != 1 || c[0].Unstable || c[0].After.Hash == "" {
 		t.Errorf("when nothing changes it: %+v", c[0])
+	}
+}
+
+// TestListEndsAlthoughNewFilesAppear has a program make another large file each time that the list has read the last one.
+func TestListEndsAlthoughNewFilesAppear(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"a": "text\n"})
+	made := 0
+	make1 := func() {
+		made++
+		w.sparse(fmt.Sprint("large", made), largeContent)
+	}
+	make1()
+	w.at("beside", make1)
+	unstable := 0
+	for _, c := range w.changes(Query{}).Changes {
+		if c.Unstable {
+			unstable++
+		}
+	}
+	if made != besideRounds+1 || unstable != 1 {
+		t.Errorf("%d files were made, and %d are unstable", made, unstable)
 	}
 }
 
