@@ -48,6 +48,8 @@ type gauge struct {
 	// kept is what they kept when that was last looked at, looks how often it was not looked at since.
 	kept  kept
 	looks int
+	// hidden is in how many looks that followed each other something was hidden.
+	hidden int
 	// shown is what the context took when nothing was hidden last, and free what the file system had free then.
 	shown, free int64
 }
@@ -122,7 +124,11 @@ func freeIn(access *contexts.Access) (free contexts.Space, ok bool) {
 }
 
 // lookEvery is how often, one in so many times, the gauge looks at what commands keep although the file system has lost little.
-const lookEvery = 20
+const lookEvery = 8
+
+// hiddenLooks is in how many looks something must be hidden before it counts. Programs that pass descriptors to each other have some that wait in a
+// socket for moments, and what others write meanwhile must not count as theirs.
+const hiddenLooks = 3
 
 // look adds what the commands keep to what was measured. It looks at that when the file system has lost as much as the context could take. What is
 // hidden takes as much as the file system has lost, and the context does not show, since nothing was hidden last.
@@ -132,10 +138,17 @@ func (g *gauge) look(now contexts.Usage) {
 	looks := g.looks > lookEvery || !ok || !g.known.Fits(free)
 	if looks {
 		g.looks, g.kept = 0, g.table.keptIn(g.cmd.Context)
+		if g.hidden++; !g.kept.hidden {
+			g.hidden = 0
+		}
+	}
+	if g.kept.hidden {
+		g.looks = lookEvery // the next time, too
 	}
 	now = now.Plus(g.kept.Bytes, g.kept.Entries)
 	switch {
 	case !ok:
+	case g.kept.hidden && g.hidden < hiddenLooks:
 	case g.kept.hidden:
 		now = now.Plus(max(0, g.free-free.Bytes-(now.Bytes-g.shown)), 0)
 	case looks:
