@@ -197,21 +197,22 @@ func TestCommandRunsOnWhileMeasuredThatFits(t *testing.T) {
 	s := newSite(t, "copy")
 	s.measureTime = time.Millisecond
 	fits := contexts.Usage{Floor: new(disk.Space)}
-	measured, done := 0, make(chan struct{})
+	measured, started, paused := 0, make(chan *Process, 1), make(chan time.Duration)
 	s.cfg.Gate = &slowGate{s, func(context.Context) contexts.Usage {
 		if measured++; measured == 2 {
+			p := <-started
 			for at, last := 0, s.number(testContext, "n"); at < 20; {
 				if now := s.number(testContext, "n"); now != last {
 					at, last = at+1, now
 				}
 			}
-			close(done)
+			paused <- p.pauses.sum()
 		}
 		return fits
 	}}
 	p := s.start("while :; do echo $((i=i+1)) > n.new; mv n.new n; done")
-	<-done
-	if sum := p.pauses.sum(); sum != 0 {
+	started <- p
+	if sum := <-paused; sum != 0 {
 		t.Errorf("the command was paused for %s", sum)
 	}
 	if err := p.Kill(t.Context(), 0); err != nil {

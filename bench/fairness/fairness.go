@@ -101,7 +101,9 @@ func start(ctx context.Context, o *stand.Options, dir, group string) (*field, fu
 	if err := stand.Repository(ctx, filepath.Join(f.workspace, "app")); err != nil {
 		return nil, nil, err
 	}
-	err := filepath.WalkDir(f.workspace, func(p string, _ fs.DirEntry, err error) error { return errors.Join(err, os.Lchown(p, agent, agent)) })
+	err := filepath.WalkDir(f.workspace, func(p string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(p, agent, agent)) //nolint:gosec // nobody else writes here yet
+	})
 	if err != nil {
 		return nil, nil, err
 	}

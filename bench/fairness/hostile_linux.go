@@ -2,6 +2,7 @@ package fairness
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"net/url"
@@ -81,7 +82,7 @@ func names() {
 		return
 	}
 	for i := 0; ; i++ {
-		conn, err := net.Dial("tcp", proxy.Host)
+		conn, err := new(net.Dialer).DialContext(context.Background(), "tcp", proxy.Host) //nolint:gosec // the proxy of its own sandbox
 		if err != nil {
 			time.Sleep(10 * time.Millisecond)
 			continue
