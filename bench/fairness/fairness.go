@@ -204,7 +204,7 @@ type held struct{ descriptors, threads int }
 // suffer runs one attack.
 func (f *field) suffer(ctx context.Context, a attack) (r row, err error) {
 	r.name = a.name
-	panel, err := f.host.OpenPanel(ctx, "hostile/"+strings.ReplaceAll(a.name, " ", "-"), client.CanExec())
+	panel, err := f.host.OpenPanel(ctx, "hostile/"+strings.NewReplacer(" ", "-", ",", "").Replace(a.name), client.CanExec())
 	if err != nil {
 		return r, err
 	}

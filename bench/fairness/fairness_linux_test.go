@@ -23,8 +23,11 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestPanelIsServedBesideAttacks takes seconds: it builds ctxfs, and starts it for each of three attacks.
+// TestPanelIsServedBesideAttacks builds ctxfs, and starts it for each of three attacks.
 func TestPanelIsServedBesideAttacks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("run without -short: it takes most of a minute")
+	}
 	if os.Geteuid() != 0 {
 		t.Skip("control groups need root")
 	}
