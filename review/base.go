@@ -29,8 +29,9 @@ type base struct {
 	sorted []Path
 	// elsewhere opens the content of an override that is not in store; nil means that all are.
 	elsewhere func(e entry) (io.ReadCloser, error)
-	// ignores is Reviews.ignores's.
-	ignores *seed.Ignores
+	// ignores is Reviews.ignores's. ignoring says that the context has ended which ignores reads with.
+	ignores  *seed.Ignores
+	ignoring func() error
 	// closers close what the base reads.
 	closers []func() error
 }

@@ -257,3 +257,13 @@ func (f cancellingFile) ReadAt(b []byte, at int64) (int, error) {
 	f.r.cancel()
 	return f.File.ReadAt(b, at)
 }
+
+// TestLargeNewFileInARepositoryIsListed enters the context twice. The excludes of the repository are read the second time, too.
+func TestLargeNewFileInARepositoryIsListed(t *testing.T) {
+	t.Parallel()
+	r := newRepos(t, files{"app/a": "text\n", "app/.gitignore": "*.log\n"})
+	r.sparse("app/huge", tebi)
+	if c := r.changes(Query{}).Changes; len(c) != 1 || c[0].Path != "app/huge" || c[0].Ignored {
+		t.Errorf("the changes are %+v", c)
+	}
+}

@@ -134,6 +134,8 @@ func (w *world) Frozen(ctx context.Context, id string, f func(context.Context, r
 	if w.through != nil {
 		seen = w.through(root)
 	}
+	ctx, cancel := context.WithCancel(ctx) // as that of a real context
+	defer cancel()
 	return errors.Join(f(ctx, seen), root.Close())
 }
 

@@ -507,12 +507,12 @@ func within(paths, scopes []Path) []Path {
 // ignores says what the workspace's ignore files exclude, those of git included. All users of a base share it: to read a repository's
 // excludes starts git.
 func (r *Reviews) ignores(ctx context.Context, b *base) (*seed.Ignores, error) {
-	if b.ignores == nil {
+	if b.ignores == nil || b.ignoring() != nil { // a call that enters its context again has another ctx
 		src, err := r.source()
 		if err != nil {
 			return nil, err
 		}
-		b.ignores = seed.NewGitIgnores(ctx, src, r.cfg.Exclude)
+		b.ignores, b.ignoring = seed.NewGitIgnores(ctx, src, r.cfg.Exclude), ctx.Err
 	}
 	return b.ignores, nil
 }
