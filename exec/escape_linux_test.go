@@ -240,7 +240,7 @@ func escapes(h *host) []escape {
 		{name: "sets the number of the next process", script: "echo 1000 >/proc/sys/kernel/ns_last_pid", weaken: allCapabilities},
 		{name: "changes a setting of its network", script: "echo 80 >/proc/sys/net/ipv4/ip_unprivileged_port_start", weaken: allCapabilities},
 		{name: "is root", script: "test $(id -u) = 0", weaken: innerRoot},
-		{name: "has capabilities", script: "grep -q 'CapEff:.*[1-9a-f]' /proc/self/status", weaken: allCapabilities},
+		{name: "has capabilities, or can get them", script: "grep -q '^Cap.*:.*[1-9a-f]' /proc/self/status", weaken: allCapabilities},
 		{name: "opens a raw socket", script: `perl -MSocket -e 'exit(socket(S, AF_INET, SOCK_RAW, 1) ? 0 : 1)'`, weaken: allCapabilities},
 		{name: "opens a packet socket", script: `perl -MSocket -e 'exit(socket(S, 17, SOCK_RAW, 0) ? 0 : 1)'`, weaken: both(allCapabilities, noFilter)},
 		{name: "opens a socket of a rare family", script: `perl -MSocket -e 'exit(socket(S, 40, SOCK_STREAM, 0) ? 0 : 1)'`, weaken: noFilter},

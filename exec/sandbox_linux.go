@@ -220,7 +220,8 @@ func (b *bundle) identities(user User) error {
 func (b *bundle) command(bwrap string, user User, argv []string) (*osexec.Cmd, error) {
 	args := b.args
 	if st, err := os.Stat(bwrap); err == nil && st.Mode()&os.ModeSetuid == 0 {
-		args = append(args[:len(args):len(args)], "--cap-add", "CAP_SYS_RESOURCE") // for the quotas; the first step gives it up
+		// The first sets the quotas. The second lets the first step give both up for all that it becomes.
+		args = append(args[:len(args):len(args)], "--cap-add", "CAP_SYS_RESOURCE", "--cap-add", "CAP_SETPCAP")
 	} // else bwrap refuses the option
 	fd, err := b.data(terminated(args))
 	if err != nil {

@@ -52,7 +52,7 @@ type Quota struct {
 // Step is what to do before the command.
 type Step struct {
 	Limits []Limit `json:",omitempty"`
-	// Quotas need CAP_SYS_RESOURCE, which the step gives up. One that cannot be set, such as where /proc/sys is read-only, is left out.
+	// Quotas need CAP_SYS_RESOURCE. The step gives it up, which needs CAP_SETPCAP. One that cannot be set, such as where /proc/sys is read-only, is left out.
 	Quotas []Quota `json:",omitempty"`
 	// Nice is added to the niceness.
 	Nice int `json:",omitempty"`

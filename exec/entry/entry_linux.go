@@ -239,8 +239,20 @@ func (s Step) setQuotas() error {
 	return dropCapabilities()
 }
 
-// dropCapabilities gives up all capabilities of this thread, which is the one that execve(2) keeps.
+// dropCapabilities gives up all capabilities of this thread, which is the one that execve(2) keeps. Nothing that it becomes gets one again.
 func dropCapabilities() error {
+	for c := uintptr(0); ; c++ {
+		has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)
+		if err != nil {
+			break // the kernel has no capability of this number, and none of a higher one
+		}
+		if has == 0 {
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
+			return err
+		}
+	}
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return err
 	}
