@@ -204,7 +204,7 @@ func (p *Process) launchIn(ctx context.Context, b *bundle, user User, l *plumbin
 	b.close()
 	// A start that is repeated after a crash finds the record: the command does not run twice.
 	record := func() error { return p.save(box.first, nil) }
-	if err := box.begin(ctx, p.table.cgroups, p.ID, p.cmd.Limits, record); err != nil {
+	if err := box.begin(ctx, p.table.cgroups, user, p.ID, p.cmd.Limits, record); err != nil {
 		return errors.Join(err, box.abort())
 	}
 	if init != nil {
@@ -267,7 +267,7 @@ func (p *Process) connectTerminal(box *box, user User, l *plumbing) error {
 }
 
 // begin confines a sandbox, and lets it start its command. ready is called before anything of the command runs.
-func (b *box) begin(ctx context.Context, groups *cgroups, name string, l Limits, ready func() error) error {
+func (b *box) begin(ctx context.Context, groups *cgroups, user User, name string, l Limits, ready func() error) error {
 	if err := b.identify(ctx); err != nil {
 		return err
 	}
@@ -275,6 +275,9 @@ func (b *box) begin(ctx context.Context, groups *cgroups, name string, l Limits,
 		return err
 	}
 	if err := ready(); err != nil {
+		return err
+	}
+	if err := b.boundTerminals(ctx, user); err != nil {
 		return err
 	}
 	return b.unblock()

@@ -323,7 +323,7 @@ func (r *room) begin(ctx context.Context, root *os.File, user User) (err error) 
 	}
 	closeAll(l.theirs)
 	b.close() // bwrap has the files, and their ends show here
-	if err = box.begin(ctx, r.table.cgroups, "s-"+strings.ToLower(rand.Text()[:10]), r.plan.limits, func() error { return nil }); err == nil {
+	if err = box.begin(ctx, r.table.cgroups, user, "s-"+strings.ToLower(rand.Text()[:10]), r.plan.limits, func() error { return nil }); err == nil {
 		err = box.serve(ctx, init, r.table, r.plan, r.reportUse)
 	}
 	if err != nil {

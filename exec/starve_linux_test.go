@@ -8,16 +8,19 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 )
 
 // takeAll is a program of perl that takes as much as it gets of what the kernel counts for each user, writes how much that is, and holds it. It must
 // not take what the machine has not: it ends at a number that no sandbox should reach.
 func takeAll(most int) string {
 	return fmt.Sprintf(`
-use strict; my $most = %d; my @held;
+use strict; use Fcntl; my $most = %d; my @held;
 sub take { my ($name, $what) = @_; my $n = 0; while ($n < $most && $what->($n) >= 0) { $n++ } print "$name $n\n"; }
 take("inotify", sub { syscall(%d, 0) });
 take("watches", sub { my $p = "/tmp/w$_[0]"; mkdir $p; syscall(%d, 3, $p, 0x100) });
+take("terminals", sub { sysopen(my $t, "/dev/ptmx", O_RDWR | O_NOCTTY) or return -1; push @held, $t; 0 });
 $| = 1; print "done\n"; sleep 1000;
 `, most, unix.SYS_INOTIFY_INIT1, unix.SYS_INOTIFY_ADD_WATCH)
 }
@@ -38,10 +41,22 @@ func taken(t *testing.T, out string) map[string]int {
 	return all
 }
 
-// TestHostileSandboxLeavesWhatTheKernelCountsForItsUser has two commands take all inotify instances and watches that they get. A third gets as many,
-// and the server, which may have the same user, gets an instance. All commands in a shared sandbox have the quota together.
+// TestHostileSandboxLeavesWhatTheKernelCountsForItsUser has two commands take all inotify instances and watches, and all pseudo terminals, that they get.
+// A third gets as many, and the server, which may have the same user, gets an instance and a terminal. All commands in a shared sandbox have the quota
+// together.
 func TestHostileSandboxLeavesWhatTheKernelCountsForItsUser(t *testing.T) {
-	s := newSite(t, "copy")
+	leavesWhatTheKernelCounts(t, newSite(t, "copy"))
+}
+
+// TestUserNSHostileSandboxLeavesWhatTheKernelCountsForItsUser does the same with a server that an ordinary user runs, in namespaces of its own.
+func TestUserNSHostileSandboxLeavesWhatTheKernelCountsForItsUser(t *testing.T) {
+	if !namespacestest.Inside() {
+		t.Skip("run by TestInNamespaces")
+	}
+	leavesWhatTheKernelCounts(t, newSite(t, "overlay-userns"))
+}
+
+func leavesWhatTheKernelCounts(t *testing.T, s *site) {
 	quota := map[string]int64{}
 	for _, q := range quotas() {
 		quota[q.Name] = q.Value
@@ -72,13 +87,19 @@ func TestHostileSandboxLeavesWhatTheKernelCountsForItsUser(t *testing.T) {
 				if n := int64(mine["inotify"]); n != quota["max_inotify_instances"] {
 					t.Errorf("command %d got %d inotify instances, not its %d", i, n, quota["max_inotify_instances"])
 				}
+				if n := mine["terminals"]; n != sandboxTerminals {
+					t.Errorf("command %d opened %d pseudo terminals, not its %d", i, n, sandboxTerminals)
+				}
 				if n := int64(mine["watches"]); n != min(30_000, quota["max_inotify_watches"]) {
 					t.Errorf("command %d got %d inotify watches, not its %d", i, n, quota["max_inotify_watches"])
 				}
 			}
+			if exit, out, _ := s.result(s.begin(Command{Argv: []string{"test", "-t", "0"}, Pty: &Pty{}, Sandbox: sandbox})); exit.Code != 0 {
+				t.Errorf("ctxfs opened no terminal for a command: %+v, %s", exit, out)
+			}
 			if sandbox != "" { // another command of a sandbox that has nothing left
 				_, out, _ := s.result(s.begin(Command{Argv: []string{"perl", "-e", strings.Replace(takeAll(10), "sleep 1000", "", 1)}, Sandbox: sandbox + "0"}))
-				if mine := taken(t, out); mine["inotify"] != 0 {
+				if mine := taken(t, out); mine["inotify"] != 0 || mine["terminals"] != 0 {
 					t.Errorf("a sandbox got more than its quota: %v", mine)
 				}
 			}

@@ -1,10 +1,12 @@
 package exec
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -122,4 +124,115 @@ func (c console) control(f func(fd int) error) error {
 		return errors.Join(os.ErrClosed, err)
 	}
 	return inner
+}
+
+// sandboxTerminals is how many pseudo terminals the commands of a sandbox can open themselves. The 32 commands of a context together open at most a
+// third of what kernel.pty.max leaves beside the host's reserve.
+const sandboxTerminals = 32
+
+// boundTerminals bounds the pseudo terminals of a sandbox that is being set up. bwrap mounts a devpts for each sandbox, and sets no bound: one sandbox
+// could open all of the machine. There is no bound where the kernel refuses to let user into the sandbox's namespaces, as with a setuid bwrap.
+func (b *box) boundTerminals(ctx context.Context, user User) error {
+
+	remount, err := newRemount(b.initPID, b.init, user)
+	if err != nil {
+		return err
+	}
+	pid, errno := remount.fork()
+	if errno != 0 {
+		return fmt.Errorf("bound the terminals of a sandbox: %w", errno)
+	}
+	child, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = child.Kill() }) // it may have ended
+	state, err := child.Wait()
+	if !stop() {
+		return ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	switch errno := syscall.Errno(state.ExitCode()); errno {
+	case 0, unix.EPERM, unix.EACCES, unix.ENOENT, unix.ESRCH: // the last two: bwrap has ended, and its exit is reported
+		return nil
+	default:
+		return fmt.Errorf("bound the terminals of a sandbox: %w", errno)
+	}
+}
+
+// remount changes the options of a sandbox's devpts. That needs a process with one thread, since no other can enter a user namespace (setns(2)).
+type remount struct {
+	userNamespace, target, options *byte
+	process1                       uintptr
+	uid, gid                       uintptr
+	pause                          unix.Timespec
+}
+
+func newRemount(pid, pidfd int, user User) (*remount, error) {
+	r := &remount{process1: uintptr(pidfd), uid: uintptr(user.UID), gid: uintptr(user.GID), pause: unix.Timespec{Nsec: 100_000}}
+	for to, text := range map[**byte]string{
+		&r.userNamespace: fmt.Sprintf("/proc/%d/ns/user", pid), &r.target: "/dev/pts",
+		&r.options: fmt.Sprintf("mode=620,ptmxmode=666,max=%d", sandboxTerminals), // the first two as bwrap has them
+	} {
+		var err error
+		if *to, err = unix.BytePtrFromString(text); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// fork makes a process that remounts, and exits with an errno. The process is a copy of this one with the calling thread alone: as the child in package
+// syscall, it makes system calls and nothing else. It becomes the sandbox's user, who owns the namespaces.
+//
+//go:norace
+//go:nosplit
+func (r *remount) fork() (pid int, errno syscall.Errno) {
+	child, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+	if child != 0 || errno != 0 {
+		return int(child), errno
+	}
+	_, _, errno = syscall.RawSyscall(unix.SYS_SETRESGID, r.gid, r.gid, r.gid)
+	if errno == 0 {
+		_, _, errno = syscall.RawSyscall(unix.SYS_SETRESUID, r.uid, r.uid, r.uid)
+	}
+	for entered := false; errno == 0 && !entered; {
+		// bwrap makes a second user namespace when all is mounted. Until then the parent is the namespace of this process, which cannot enter it again.
+		errno = r.enterParent()
+		entered = errno == 0
+		if errno == unix.EINVAL {
+			_, _, errno = syscall.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&r.pause)), 0, 0)
+		}
+	}
+	if errno == 0 {
+		_, _, errno = syscall.RawSyscall(unix.SYS_SETNS, r.process1, unix.CLONE_NEWNS, 0)
+	}
+	if errno == 0 {
+		_, _, errno = syscall.RawSyscall6(unix.SYS_MOUNT, 0, uintptr(unsafe.Pointer(r.target)), 0,
+			unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NOEXEC, uintptr(unsafe.Pointer(r.options)), 0)
+	}
+	for {
+		_, _, _ = syscall.RawSyscall(unix.SYS_EXIT_GROUP, uintptr(errno), 0, 0)
+	}
+}
+
+// enterParent enters the parent of the user namespace of process 1, which owns the mounts.
+//
+//go:norace
+//go:nosplit
+func (r *remount) enterParent() syscall.Errno {
+	const cwd = ^uintptr(-unix.AT_FDCWD - 1)
+	own, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, cwd, uintptr(unsafe.Pointer(r.userNamespace)), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	parent, _, errno := syscall.RawSyscall(unix.SYS_IOCTL, own, unix.NS_GET_PARENT, 0)
+	if errno == 0 {
+		_, _, errno = syscall.RawSyscall(unix.SYS_SETNS, parent, unix.CLONE_NEWUSER, 0)
+		_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, parent, 0, 0)
+	}
+	_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, own, 0, 0)
+	return errno
 }
