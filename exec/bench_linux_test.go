@@ -38,7 +38,7 @@ func (s *site) bare(b *testing.B, stdout *os.File, argv ...string) (wait func() 
 		b.Fatal(err)
 	}
 	defer options.close()
-	argv, err = options.enter(Limits{}.step(), argv...)
+	argv, err = options.enter(Limits{}.step(0), argv...)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func BenchmarkTrueInSharedSandbox(b *testing.B) {
 			}
 		}
 	}()
-	step := Limits{}.step()
+	step := Limits{}.step(0)
 	step.Paths = []entry.Path{{Path: "/", Access: entry.All}}
 	withStep, err := entry.Argv("/proc/self/exe", step, "true")
 	if err != nil {

@@ -84,6 +84,8 @@ type box struct {
 	cgroup *cgroup
 	// collected waits until the output is in the spools.
 	collected func()
+	// gone is called when nothing in the sandbox runs any longer; unused in a shared one.
+	gone func()
 	// proxy is nil without a network by names.
 	proxy *egress.Proxy
 
@@ -150,7 +152,14 @@ func (p *Process) launch(ctx context.Context, access *contexts.Access) (err erro
 	if p.cmd.ReadOnly {
 		b.add("--remount-ro", home)
 	}
-	return p.launchIn(ctx, b, user, &l)
+	beside, gone := p.table.countAlone(p.cmd.Context)
+	b.beside = beside
+	if err := p.launchIn(ctx, b, user, &l); err != nil {
+		gone()
+		return err
+	}
+	p.box.gone = gone
+	return nil
 }
 
 func (p *Process) launchIn(ctx context.Context, b *bundle, user User, l *plumbing) error {
@@ -166,7 +175,7 @@ func (p *Process) launchIn(ctx context.Context, b *bundle, user User, l *plumbin
 	}
 	box.block = block
 	b.add("--json-status-fd", b.pass(statusEnd), "--block-fd", b.pass(blockEnd))
-	step := p.cmd.Limits.step()
+	step := p.cmd.Limits.step(b.beside)
 	if p.cmd.Pty != nil {
 		// bwrap leads a session without a terminal. --new-session would cut the command off from its own.
 		step.Session = true
@@ -358,7 +367,9 @@ func (b *box) abort() error {
 // wait waits until the command has exited, and then until nothing of the sandbox runs and all output is in the spools.
 func (b *box) wait() Exit {
 	_ = b.cmd.Wait() // the report has the command's exit
-	if err := b.empty(); err != nil {
+	err := b.empty()
+	b.gone()
+	if err != nil {
 		return Exit{Reason: SandboxFailed, Detail: err.Error()}
 	}
 	b.closeNetwork()

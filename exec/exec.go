@@ -107,7 +107,9 @@ type Processes struct {
 	closed bool
 	// active counts the processes of each context that start or run.
 	active map[contexts.ID]int
-	byID   map[string]*Process
+	// alone counts the sandboxes of each context that are those of one command.
+	alone map[contexts.ID]int
+	byID  map[string]*Process
 	// names has the names of processes that start or run, requests the request IDs of processes that start or are known.
 	names    map[nameKey]struct{}
 	requests map[nameKey]*request
@@ -136,7 +138,7 @@ func Open(ctx context.Context, cfg Config) (*Processes, error) {
 		cfg.Profiles = BuiltinProfiles()
 	}
 	p := &Processes{
-		cfg: cfg, starter: newStarter(), active: map[contexts.ID]int{}, byID: map[string]*Process{},
+		cfg: cfg, starter: newStarter(), active: map[contexts.ID]int{}, alone: map[contexts.ID]int{}, byID: map[string]*Process{},
 		attachTime: attachTime, reportTime: time.Minute, awayTime: awayTime, breakTime: breakTime, drainTime: drainTime, measureTime: measureTime,
 		maxOutput: maxOutput, maxAllOutput: maxAllOutput,
 	}

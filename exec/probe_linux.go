@@ -108,7 +108,7 @@ func (s *sandboxes) runTrue(ctx context.Context, starter *starter, bwrap string,
 	}
 	defer b.close()
 	b.add("--new-session")
-	argv, err := b.enter(Limits{}.step(), "true")
+	argv, err := b.enter(Limits{}.step(0), "true")
 	if err != nil {
 		return err
 	}

@@ -81,6 +81,8 @@ type room struct {
 	plan  *plan
 	// users are the commands that start or run in it; guarded by rooms.mu. At 0 it ends, and no other joins.
 	users int
+	// beside is the number of other sandboxes of the context when it began. begin sets it.
+	beside int
 	// ready is closed when the sandbox runs, or err says why not; ended is closed when nothing of it runs.
 	ready, ended chan struct{}
 	err          error
@@ -166,12 +168,7 @@ func (t *Processes) findRoom(key roomKey, plan *plan) (r *room, wait <-chan stru
 	r = t.rooms.open[key]
 	switch {
 	case r == nil:
-		n := 0
-		for other := range t.rooms.open {
-			if other.context == key.context {
-				n++
-			}
-		}
+		n := t.rooms.of(key.context)
 		if n >= maxRooms {
 			return nil, nil, &fserr.Error{Code: fserr.EMFILE, Detail: fmt.Sprintf("context '%s' has %d shared sandboxes", key.context, n), Hint: "use one of them, or end the commands of one"}
 		}
@@ -188,6 +185,40 @@ func (t *Processes) findRoom(key roomKey, plan *plan) (r *room, wait <-chan stru
 	}
 	r.users++
 	return r, r.ready, nil
+}
+
+// of returns how many a context has. The caller has locked mu.
+func (rs *rooms) of(id contexts.ID) (n int) {
+	for key := range rs.open {
+		if key.context == id {
+			n++
+		}
+	}
+	return n
+}
+
+// countAlone counts a sandbox that begins and is that of one command, until gone is called. It returns sandboxesBeside.
+func (t *Processes) countAlone(id contexts.ID) (beside int, gone func()) {
+	t.mu.Lock()
+	t.alone[id]++
+	t.mu.Unlock()
+	return t.sandboxesBeside(id), func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.alone[id]--; t.alone[id] == 0 {
+			delete(t.alone, id)
+		}
+	}
+}
+
+// sandboxesBeside returns how many sandboxes a context has besides one that begins. Of two that begin at once, at least one counts the other.
+func (t *Processes) sandboxesBeside(id contexts.ID) int {
+	t.rooms.mu.Lock()
+	shared := t.rooms.of(id)
+	t.rooms.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.alone[id] + shared - 1 // both count the one that begins
 }
 
 // admits fails with EINVAL if a command asks for a network, or for limits of the sandbox, that are not those of the command that began it.
@@ -265,7 +296,8 @@ func (r *room) begin(ctx context.Context, root *os.File, user User) (err error) 
 		return err
 	}
 	defer b.close()
-	b.unrestricted = r.table.sandbox.unrestricted
+	r.beside = r.table.sandboxesBeside(r.key.context)
+	b.beside, b.unrestricted = r.beside, r.table.sandbox.unrestricted
 	b.add("--new-session")
 	if r.key.readOnly {
 		b.add("--remount-ro", home)
@@ -455,7 +487,7 @@ func (m *member) begin(user User, l *plumbing) error {
 	spare := cmp.Or(p.cmd.Limits.Processes, defaultProcesses) >= leastForSpare
 	limits := p.cmd.Limits
 	limits.Processes = cmp.Or(limits.Processes, defaultProcesses) + processesBeside // the kernel counts the threads of init, too
-	spec, err := json.Marshal(launch{entry.OrderOf(limits.step(), p.cmd.Argv...), []byte(p.dir), spare})
+	spec, err := json.Marshal(launch{entry.OrderOf(limits.step(m.room.beside), p.cmd.Argv...), []byte(p.dir), spare})
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,8 @@ type bundle struct {
 	args  []string
 	// env has the command's variables as NAME=VALUE. bwrap itself, and what runs before the limits hold, have none of them.
 	env []string
+	// beside is the number of other sandboxes of the context.
+	beside int
 	// unrestricted is set in tests: the sandbox then is that of a kernel without Landlock.
 	unrestricted bool
 }
@@ -64,7 +66,7 @@ func (b *bundle) enter(s entry.Step, argv ...string) ([]string, error) {
 	if s.Environment, err = b.environment(); err != nil {
 		return nil, err
 	}
-	s.Inside, s.Quotas = true, quotas()
+	s.Inside, s.Quotas = true, quotas(b.beside)
 	if !b.unrestricted {
 		s.Paths = append(s.Paths, b.permitted()...)
 	}

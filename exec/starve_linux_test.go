@@ -1,7 +1,9 @@
 package exec
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -9,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 )
 
@@ -41,9 +44,9 @@ func taken(t *testing.T, out string) map[string]int {
 	return all
 }
 
-// TestHostileSandboxLeavesWhatTheKernelCountsForItsUser has two commands take all inotify instances and watches, and all pseudo terminals, that they get.
-// A third gets as many, and the server, which may have the same user, gets an instance and a terminal. All commands in a shared sandbox have the quota
-// together.
+// TestHostileSandboxLeavesWhatTheKernelCountsForItsUser has commands in some sandboxes of a context take all inotify instances and watches, and all
+// pseudo terminals, that they get. A command of another context gets its whole part. The server, which may have the same user, gets an instance and a
+// terminal. All commands in a shared sandbox have the quota together.
 func TestHostileSandboxLeavesWhatTheKernelCountsForItsUser(t *testing.T) {
 	leavesWhatTheKernelCounts(t, newSite(t, "copy"))
 }
@@ -57,48 +60,31 @@ func TestUserNSHostileSandboxLeavesWhatTheKernelCountsForItsUser(t *testing.T) {
 }
 
 func leavesWhatTheKernelCounts(t *testing.T, s *site) {
-	quota := map[string]int64{}
-	for _, q := range quotas() {
-		quota[q.Name] = q.Value
-	}
-	if quota["max_inotify_instances"] == 0 {
-		t.Fatal("this kernel has no limit of inotify instances")
-	}
-	for _, sandbox := range []string{"", "dev"} {
-		t.Run("sandbox "+sandbox, func(t *testing.T) {
+	for _, test := range []struct {
+		sandbox         string
+		sandboxes       int
+		hostile, victim contexts.ID
+	}{{"", 9, "ctx_a", "ctx_b"}, {"dev", maxRooms, "ctx_b", "ctx_a"}} {
+		t.Run("sandbox "+test.sandbox, func(t *testing.T) {
 			s := s.in(t)
-			for i := range 3 {
-				name := sandbox
-				if name != "" {
-					name += strconv.Itoa(i)
+			for i := range test.sandboxes {
+				cmd := Command{Context: test.hostile}
+				if test.sandbox != "" {
+					cmd.Sandbox = test.sandbox + strconv.Itoa(i)
 				}
-				p := s.begin(Command{Argv: []string{"perl", "-e", takeAll(30_000)}, Sandbox: name, Limits: Limits{Files: 40_000}})
-				defer func() {
-					if err := p.Kill(t.Context(), 0); err != nil {
-						t.Error(err)
-					}
-				}()
-				s.awaitOutput(p, "done")
-				var out strings.Builder
-				if err := p.Output(t.Context(), [2]int64{}, Present, func(o Output) error { out.Write(o.Data); return nil }); err != nil {
-					t.Fatal(err)
-				}
-				mine := taken(t, out.String())
-				if n := int64(mine["inotify"]); n != quota["max_inotify_instances"] {
-					t.Errorf("command %d got %d inotify instances, not its %d", i, n, quota["max_inotify_instances"])
-				}
-				if n := mine["terminals"]; n != sandboxTerminals {
-					t.Errorf("command %d opened %d pseudo terminals, not its %d", i, n, sandboxTerminals)
-				}
-				if n := int64(mine["watches"]); n != min(30_000, quota["max_inotify_watches"]) {
-					t.Errorf("command %d got %d inotify watches, not its %d", i, n, quota["max_inotify_watches"])
-				}
+				s.takesAll(t, cmd, i)
 			}
-			if exit, out, _ := s.result(s.begin(Command{Argv: []string{"test", "-t", "0"}, Pty: &Pty{}, Sandbox: sandbox})); exit.Code != 0 {
+			s.takesAll(t, Command{Context: test.victim}, 0)
+			inSandbox := Command{Context: test.hostile, Argv: []string{"test", "-t", "0"}, Pty: &Pty{}}
+			if test.sandbox != "" {
+				inSandbox.Sandbox = test.sandbox + "0"
+			}
+			if exit, out, _ := s.result(s.begin(inSandbox)); exit.Code != 0 {
 				t.Errorf("ctxfs opened no terminal for a command: %+v, %s", exit, out)
 			}
-			if sandbox != "" { // another command of a sandbox that has nothing left
-				_, out, _ := s.result(s.begin(Command{Argv: []string{"perl", "-e", strings.Replace(takeAll(10), "sleep 1000", "", 1)}, Sandbox: sandbox + "0"}))
+			if test.sandbox != "" { // another command of a sandbox that has nothing left
+				inSandbox.Argv, inSandbox.Pty = []string{"perl", "-e", strings.Replace(takeAll(10), "sleep 1000", "", 1)}, nil
+				_, out, _ := s.result(s.begin(inSandbox))
 				if mine := taken(t, out); mine["inotify"] != 0 || mine["terminals"] != 0 {
 					t.Errorf("a sandbox got more than its quota: %v", mine)
 				}
@@ -113,6 +99,54 @@ func leavesWhatTheKernelCounts(t *testing.T, s *site) {
 				}
 			}
 		})
+	}
+}
+
+// takesAll has a command take all that it gets. It gets what a sandbox gets that begins beside some others of its context. The command holds it to the
+// end of the test.
+func (s *site) takesAll(t *testing.T, cmd Command, beside int) {
+	t.Helper()
+	const most = 30_000
+	cmd.Argv, cmd.Limits = []string{"perl", "-e", takeAll(most)}, Limits{Files: most + 10_000}
+	p := s.begin(cmd)
+	t.Cleanup(func() {
+		if err := p.Kill(context.Background(), 0); err != nil {
+			t.Error(err)
+		}
+	})
+	s.awaitOutput(p, "done")
+	var out strings.Builder
+	if err := p.Output(t.Context(), [2]int64{}, Present, func(o Output) error { out.Write(o.Data); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{"terminals": sandboxTerminals}
+	for _, q := range quotas(beside) {
+		want[map[string]string{"max_inotify_instances": "inotify", "max_inotify_watches": "watches"}[q.Name]] = min(most, int(q.Value))
+	}
+	if got := taken(t, out.String()); !maps.Equal(got, want) {
+		t.Errorf("beside %d other sandboxes of %s a command in sandbox %q got %v, not its %v", beside, cmd.Context, cmd.Sandbox, got, want)
+	}
+}
+
+// TestContextGetsHalfOfWhatTheKernelCountsForItsUser adds up what all sandboxes of a context get. Each gets at least 1.
+func TestContextGetsHalfOfWhatTheKernelCountsForItsUser(t *testing.T) {
+	t.Parallel()
+	sums, first := map[string]int64{}, map[string]int64{}
+	for beside := range maxRunning {
+		for _, q := range quotas(beside) {
+			if q.Value < 1 {
+				t.Errorf("a sandbox beside %d others gets %s=%d", beside, q.Name, q.Value)
+			}
+			sums[q.Name] += q.Value
+			if beside == 0 {
+				first[q.Name] = q.Value
+			}
+		}
+	}
+	for name, sum := range sums {
+		if half := first[name] * sandboxPart / 2; sum > half+half/16 {
+			t.Errorf("%d sandboxes of a context get %s=%d, more than about half, %d", maxRunning, name, sum, half)
+		}
 	}
 }
 
