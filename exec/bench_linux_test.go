@@ -109,11 +109,17 @@ func BenchmarkTrueInSharedSandbox(b *testing.B) {
 	}()
 	step := Limits{}.step(0)
 	step.Paths = []entry.Path{{Path: "/", Access: entry.All}}
-	withStep, err := entry.Argv("/proc/self/exe", step, "true")
+	stepFile := &bundle{}
+	defer stepFile.close()
+	fd, err := stepFile.step(step)
 	if err != nil {
 		b.Fatal(err)
 	}
+	withStep := entry.Argv("/proc/self/exe", fd, "true")
 	plain := func(argv ...string) time.Duration {
+		if _, err := stepFile.files[0].Seek(0, io.SeekStart); err != nil {
+			b.Fatal(err)
+		}
 		begun := time.Now()
 		var reply order
 		if err := send(here, order{ID: 1}); err != nil {
@@ -122,7 +128,9 @@ func BenchmarkTrueInSharedSandbox(b *testing.B) {
 		if _, err := receive(here, &reply); err != nil {
 			b.Fatal(err)
 		}
-		if err := osexec.CommandContext(b.Context(), argv[0], argv[1:]...).Run(); err != nil {
+		cmd := osexec.CommandContext(b.Context(), argv[0], argv[1:]...)
+		cmd.ExtraFiles = stepFile.files
+		if err := cmd.Run(); err != nil {
 			b.Fatal(err)
 		}
 		return time.Since(begun)

@@ -252,6 +252,7 @@ func escapes(h *host) []escape {
 		{name: "inherits a file of the server", script: `perl -e 'opendir(D, "/proc/self/fd"); exit((grep { $_ > 3 } readdir(D)) ? 0 : 1)'`, weaken: func(w *weakened) { w.more = append(w.more, os.Stdin) }},
 		{name: "runs a program of its own before the limits", script: "test -e /context/decoy/ran", env: map[string]string{"PATH": "/context/decoy:/usr/bin:/bin"}, weaken: callerFirst},
 		{name: "has a library loaded before the limits", script: loaded, env: map[string]string{"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": "/context/decoy/ld"}, weaken: callerFirst},
+		{name: "reads the limits and paths of a sandbox in /proc", script: `tr '\0' '\n' </proc/1/cmdline | grep -q -e Limit[s] -e Path[s]`, weaken: func(w *weakened) { w.first = []string{"env", `S={"Paths":[]}`} }},
 		{name: "sees the host's name", script: "test $(uname -n) != ctxfs", weaken: both(drop("--hostname", 1), drop("--unshare-uts", 0))},
 		{name: "sees the host's semaphores", script: fmt.Sprintf(`perl -e 'exit(defined(semget(%d, 1, 0)) ? 0 : 1)'`, h.semaphore), weaken: drop("--unshare-ipc", 0)},
 		{name: "makes a setuid file by chmod", script: "touch f; chmod 4755 f; test -u f", weaken: noFilter},
@@ -501,12 +502,13 @@ func (s *site) runWeakened(t *testing.T, e escape, landlock bool) (string, error
 	}
 	b.args = w.args
 	if len(w.more) > 0 {
-		w.step.Keep = 4 + len(b.files) // the file of the options comes before it
+		w.step.Keep = 5 + len(b.files) // the files of the step and of the options come before it
 	}
-	argv, err := entry.Argv(program, w.step, "sh", "-c", e.script)
+	step, err := b.step(w.step)
 	if err != nil {
 		t.Fatal(err)
 	}
+	argv := entry.Argv(program, step, "sh", "-c", e.script)
 	cmd, err := b.command(*s.sandbox.bwrap.Load(), w.user, slices.Concat(w.first, argv))
 	if err != nil {
 		t.Fatal(err)

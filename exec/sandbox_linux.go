@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	osexec "os/exec"
@@ -70,7 +71,20 @@ func (b *bundle) enter(s entry.Step, argv ...string) ([]string, error) {
 	if !b.unrestricted {
 		s.Paths = append(s.Paths, b.permitted()...)
 	}
-	return entry.Argv(program, s, argv...)
+	fd, err := b.step(s)
+	if err != nil {
+		return nil, err
+	}
+	return entry.Argv(program, fd, argv...), nil
+}
+
+// step passes a step, and returns the descriptor of its file.
+func (b *bundle) step(s entry.Step) (fd string, err error) {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return "", err
+	}
+	return b.data(data)
 }
 
 // environment passes the variables, and returns the descriptor of their file.

@@ -5,9 +5,7 @@
 // instead of 8 ms, as much as prlimit(1) and nice(1) together. It must not use other packages of this module.
 package entry
 
-import "encoding/json"
-
-// The first arguments of the program in this step: init enter STEP COMMAND [ARG...]. A spare has init await FD.
+// The first arguments of the program in this step: init enter FD COMMAND [ARG...]. A spare has init await FD.
 const (
 	name   = "init"
 	job    = "enter"
@@ -74,13 +72,10 @@ type Step struct {
 	confirm int
 }
 
-// Argv returns the arguments of program, which is this one, that do a step and then become the command argv.
-func Argv(program string, s Step, argv ...string) ([]string, error) {
-	step, err := json.Marshal(s)
-	if err != nil {
-		return nil, err
-	}
-	return append([]string{program, name, job, string(step)}, argv...), nil
+// Argv returns the arguments of program, which is this one, that do a step and then become the command argv. fd is the descriptor of a file with the
+// step as JSON: /proc shows the arguments of process 1, which has these too, to all commands of a sandbox.
+func Argv(program, fd string, argv ...string) []string {
+	return append([]string{program, name, job, fd}, argv...)
 }
 
 // Order is what a spare becomes.

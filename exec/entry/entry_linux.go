@@ -40,9 +40,14 @@ func init() { //nolint:gochecknoinits // the package's comment says why
 	os.Exit(code)
 }
 
-func start(step string, argv []string) (code int, err error) {
+func start(file string, argv []string) (code int, err error) {
+	fd, err := strconv.Atoi(file)
+	if err != nil {
+		return exitFailed, err
+	}
 	var s Step
-	if err := json.Unmarshal([]byte(step), &s); err != nil {
+	step := os.NewFile(uintptr(fd), "step") // prepare has it closed
+	if err := json.NewDecoder(step).Decode(&s); err != nil {
 		return exitFailed, fmt.Errorf("read the step: %w", err)
 	}
 	return enter(s, argv)

@@ -8,6 +8,7 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,14 +16,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// become runs argv after a step, as this test program, and returns its output and exit code.
-func become(t *testing.T, s Step, env []string, argv ...string) (string, int) {
+// stepping is argv after a step, as this test program. It has files besides the standard ones.
+func stepping(t *testing.T, s Step, files []*os.File, argv ...string) *osexec.Cmd {
 	t.Helper()
-	argv, err := Argv(os.Args[0], s, argv...)
+	data, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)
 	}
+	name := filepath.Join(t.TempDir(), "step")
+	if err := os.WriteFile(name, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() }) // it was only read
+	argv = Argv(os.Args[0], strconv.Itoa(3+len(files)), argv...)
 	cmd := osexec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	cmd.ExtraFiles = append(files, f)
+	return cmd
+}
+
+// become runs argv after a step, as this test program, and returns its output and exit code.
+func become(t *testing.T, s Step, env []string, argv ...string) (string, int) {
+	t.Helper()
+	cmd := stepping(t, s, nil, argv...)
 	cmd.Env = append([]string{"PATH=/usr/bin:/bin"}, env...)
 	out, err := cmd.CombinedOutput()
 	var exit *osexec.ExitError
@@ -232,12 +251,8 @@ func TestCommandKeepsOneFile(t *testing.T) {
 			defer f.Close()
 			files = append(files, f)
 		}
-		argv, err := Argv(os.Args[0], Step{Keep: 4, Terminals: 5, Paths: paths}, "bash", "-c", "for n in 3 4 5; do [ -e /proc/self/fd/$n ] && echo $n; done; true")
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := osexec.CommandContext(t.Context(), argv[0], argv[1:]...)
-		cmd.ExtraFiles = files
+		const script = "for n in 3 4 5 6; do [ -e /proc/self/fd/$n ] && echo $n; done; true"
+		cmd := stepping(t, Step{Keep: 4, Terminals: 5, Paths: paths}, files, "bash", "-c", script)
 		if out, err := cmd.CombinedOutput(); err != nil || string(out) != "4\n" {
 			t.Errorf("%v: got %q, %v", paths, out, err)
 		}
