@@ -437,6 +437,24 @@ func TestMemoryBombEndsItself(t *testing.T) {
 	}
 }
 
+// TestEpollWatchesAndPipesCountAsMemory has commands take what the kernel counts for their user. The memory limit of the sandbox ends them, so that an
+// operator can raise the user's limits.
+func TestEpollWatchesAndPipesCountAsMemory(t *testing.T) {
+	t.Parallel()
+	s := cgroupSite(t, cgrouptest.Need(t, "memory"))
+	for name, script := range map[string]string{
+		"epoll watches": fmt.Sprintf(`my @e = map { syscall(%d, 0, 0) } 1 .. 1000; my $event = pack("x12");
+			for (1 .. 1000) { my $set = syscall(%d, 0); syscall(%d, $set, 1, $_, $event) == 0 or exit 3 for @e }`,
+			unix.SYS_EVENTFD2, unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL),
+		"pipes": `use IO::Handle; for (1 .. 5000) { pipe(my $r, my $w) or exit 3; $w->blocking(0); syswrite($w, "x" x 65536); push @p, $r, $w }`,
+	} {
+		cmd := Command{Argv: []string{"perl", "-e", script + " sleep 1000"}, Limits: Limits{MemoryBytes: 32 << 20, Files: 12_000}}
+		if exit, _, stderr := s.result(s.begin(cmd)); exit.Reason != OutOfMemory {
+			t.Errorf("%s: got %+v, %s", name, exit, stderr)
+		}
+	}
+}
+
 func TestCPUPercentSlowsCommand(t *testing.T) {
 	t.Parallel()
 	s := cgroupSite(t, cgrouptest.Need(t, "cpu"))
