@@ -203,15 +203,15 @@ func (r *remount) fork() (pid int, errno syscall.Errno) {
 		errno = r.enterParent()
 		entered = errno == 0
 		if errno == unix.EINVAL {
-			_, _, errno = syscall.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&r.pause)), 0, 0)
+			_, _, errno = syscall.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&r.pause)), 0, 0) //nolint:gosec // the kernel reads it
 		}
 	}
 	if errno == 0 {
 		_, _, errno = syscall.RawSyscall(unix.SYS_SETNS, r.process1, unix.CLONE_NEWNS, 0)
 	}
 	if errno == 0 {
-		_, _, errno = syscall.RawSyscall6(unix.SYS_MOUNT, 0, uintptr(unsafe.Pointer(r.target)), 0,
-			unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NOEXEC, uintptr(unsafe.Pointer(r.options)), 0)
+		const flags = unix.MS_REMOUNT | unix.MS_NOSUID | unix.MS_NOEXEC
+		_, _, errno = syscall.RawSyscall6(unix.SYS_MOUNT, 0, uintptr(unsafe.Pointer(r.target)), 0, flags, uintptr(unsafe.Pointer(r.options)), 0) //nolint:gosec // see above
 	}
 	for {
 		_, _, _ = syscall.RawSyscall(unix.SYS_EXIT_GROUP, uintptr(errno), 0, 0)
@@ -224,7 +224,8 @@ func (r *remount) fork() (pid int, errno syscall.Errno) {
 //go:nosplit
 func (r *remount) enterParent() syscall.Errno {
 	const cwd = ^uintptr(-unix.AT_FDCWD - 1)
-	own, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, cwd, uintptr(unsafe.Pointer(r.userNamespace)), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
+	const flags = unix.O_RDONLY | unix.O_CLOEXEC
+	own, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, cwd, uintptr(unsafe.Pointer(r.userNamespace)), flags, 0, 0, 0) //nolint:gosec // the kernel reads it
 	if errno != 0 {
 		return errno
 	}
