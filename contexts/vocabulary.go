@@ -2,6 +2,7 @@ package contexts
 
 import (
 	"context"
+	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/catalog"
 	"github.com/ctxfs/ctxfs/contexts/disk"
@@ -152,6 +153,9 @@ func LostStates(l Layout, mounters ...driver.Mounter) []string {
 
 // WithoutLayers names the contexts in l that were seeded with a layer that is missing, and cannot be reviewed without it.
 func WithoutLayers(l Layout) []string { return lifecycle.WithoutLayers(l) }
+
+// MeasureRest is for how long a context is not measured again; see gate.Rest.
+func MeasureRest(took time.Duration) time.Duration { return gate.Rest(took) }
 
 // SpaceOf returns the free space in a description of a file system.
 func SpaceOf(st rootfs.Statfs) Space { return disk.SpaceOf(st) }

@@ -11,8 +11,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/contexts"
@@ -164,8 +166,8 @@ func TestCommandIsPausedWhileMeasuringTakesLong(t *testing.T) {
 		cmd   Command
 	}{
 		{"it was not measured before", contexts.Usage{}, Command{}},
-		{"the file system has lost space", contexts.Usage{Floor: &disk.Space{Bytes: math.MaxInt64}}, Command{}},
-		{"the file system has lost entries", contexts.Usage{Floor: &disk.Space{Entries: math.MaxInt64}}, Command{}},
+		{"the file system has lost space", contexts.Usage{Max: contexts.Quota{Bytes: 1}, Floor: &disk.Space{Bytes: math.MaxInt64}}, Command{}},
+		{"the file system has lost entries", contexts.Usage{Max: contexts.Quota{Entries: 1}, Floor: &disk.Space{Entries: math.MaxInt64}}, Command{}},
 		{"a shared sandbox", contexts.Usage{}, Command{Sandbox: "dev"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -351,8 +353,8 @@ func TestHiddenFilesTakeWhatTheFileSystemLost(t *testing.T) {
 	for name, c := range map[string]struct {
 		hidden      bool
 		lost, shows int64
-		// moments says that nothing is hidden in every third look.
-		moments, want bool
+		// moments says that nothing is hidden in every third look, early that no look is due.
+		moments, early, want bool
 	}{
 		"nothing is hidden":        {lost: 500 * mib},
 		"less than the quota":      {hidden: true, lost: 80 * mib},
@@ -360,6 +362,7 @@ func TestHiddenFilesTakeWhatTheFileSystemLost(t *testing.T) {
 		"the context shows it":     {hidden: true, lost: 80 * mib, shows: 60 * mib},
 		"the file system got more": {hidden: true, lost: -95 * mib},
 		"hidden for moments":       {hidden: true, lost: 95 * mib, moments: true},
+		"looks that are not due":   {hidden: true, lost: 95 * mib, early: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -371,13 +374,114 @@ func TestHiddenFilesTakeWhatTheFileSystemLost(t *testing.T) {
 			for i := range 9 {
 				root.free = 1000*mib - c.lost
 				table.kept[""] = kept{at: time.Now().Add(time.Hour), hidden: c.hidden && !(c.moments && i%3 == 2)}
-				g.look(contexts.Usage{Bytes: 10*mib + c.shows, Max: quota})
+				g.look(contexts.Usage{Bytes: 10*mib + c.shows, Max: quota}, !c.early)
 				over = over || g.known.Over
 			}
 			if over != c.want {
 				t.Errorf("got %+v", g.known)
 			}
 		})
+	}
+}
+
+// TestFreeSpaceIsLookedAtInTime has a command write the same in each tick, and counts what it has written when its context is measured.
+func TestFreeSpaceIsLookedAtInTime(t *testing.T) {
+	t.Parallel()
+	const mib, gib = 1 << 20, 1 << 30
+	for name, c := range map[string]struct {
+		quota, use, writes, rest int64
+		// wantTicks is after how many ticks the context is measured, wantLooks in how many looks, wantLost whether for the space.
+		wantTicks, wantLooks int64
+		wantLost             bool
+	}{
+		"a small quota":                   {64 * mib, mib, 100 * mib, 0, 1, 1, true},
+		"a small quota, and slow":         {64 * mib, 4 * mib, 20 * mib, 0, 4, 4, true},
+		"it may take much, and does":      {20 * gib, 19 * gib, 250 * mib, 0, 5, 2, true},
+		"it may take little, as others":   {20 * gib, 20*gib - mib, 10 * mib, 0, 7, 7, true},
+		"others wrote a little":           {20 * gib, 20 * gib, mib, 0, 10, 10, false},
+		"it exceeds its quota":            {20 * gib, 30 * gib, 100 * mib, 0, 1, 1, true},
+		"it exceeds its quota, and waits": {20 * gib, 30 * gib, 0, 0, 10, 10, false},
+		"idle":                            {20 * gib, mib, 0, 0, 10, 1, false},
+		"no quota of bytes":               {0, mib, 100 * mib, 0, 10, 1, false},
+		"it was measured just now":        {64 * mib, mib, 100 * mib, 3, 3, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := &lossyRoot{free: 1000 * gib}
+			g := gauge{access: contexts.NewRemoteAccess(t.Context(), root, 0, nil, func() {}), rest: c.rest}
+			g.known = contexts.Usage{Bytes: c.use, Max: contexts.Quota{Bytes: c.quota}, Floor: &disk.Space{Bytes: root.free - c.quota + c.use}}
+			var ticks, looks int64
+			for {
+				n := g.wait()
+				root.free -= n * c.writes
+				ticks, looks = ticks+n, looks+1
+				due, lost := g.after(n)
+				if !due && !lost {
+					continue
+				}
+				if lost != c.wantLost || ticks != c.wantTicks || looks != c.wantLooks {
+					t.Errorf("after %d ticks and %d looks, lost is %t; want %d, %d, %t", ticks, looks, lost, c.wantTicks, c.wantLooks, c.wantLost)
+				}
+				break
+			}
+		})
+	}
+	g := gauge{access: contexts.NewRemoteAccess(t.Context(), &lossyRoot{}, 0, nil, func() {})}
+	if n := g.wait(); n != lookTicks {
+		t.Errorf("a context that was not measured is looked at after %d ticks", n)
+	}
+}
+
+// slowly is a quota that the context exceeds, as a measurement shows that takes long.
+type slowly struct {
+	contexts.Remote
+	takes time.Duration
+}
+
+func (slowly) HasQuota() bool { return true }
+
+func (s slowly) Usage(context.Context) contexts.Usage {
+	time.Sleep(s.takes)
+	return contexts.Usage{Bytes: 20, Over: true}
+}
+
+// TestCommandThatFillsItsContextRunsTwoTicksMore has the file system lose all space that the context could take, and counts by a clock of its own
+// for how long the command runs on.
+func TestCommandThatFillsItsContextRunsTwoTicksMore(t *testing.T) {
+	t.Parallel()
+	for name, takes := range map[string]time.Duration{"measuring is quick": time.Millisecond, "measuring takes long": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const free = 1000
+				table := &Processes{cfg: Config{Log: zap.NewNop()}, kept: map[contexts.ID]kept{}, measureTime: measureTime}
+				p := &Process{table: table, box: &box{init: -1, cgroup: &cgroup{}}}
+				p.before = contexts.Usage{Max: contexts.Quota{Bytes: 10}, Floor: &disk.Space{Bytes: free - 10}}
+				access := contexts.NewRemoteAccess(t.Context(), &lossyRoot{free: free - 20}, 0, slowly{takes: takes}, func() {})
+				over, begun := make(chan Reason, 1), time.Now()
+				p.watchQuota(t.Context(), t.Context(), access, over)
+				if got := <-over; got != QuotaExceeded {
+					t.Errorf("it ends with reason %d", got)
+				}
+				if ran := time.Since(begun) - p.pauses.sum(); ran > 2*quotaTick {
+					t.Errorf("it ran for %s", ran)
+				}
+			})
+		})
+	}
+}
+
+// TestWhatCommandsKeepIsLookedAtAgain has the file system lose space after a moment ago nothing was kept.
+func TestWhatCommandsKeepIsLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	old := kept{at: time.Now().Add(-watchEvery / 2)}
+	for _, due := range []bool{false, true} {
+		access := contexts.NewRemoteAccess(t.Context(), &lossyRoot{}, 0, nil, func() {})
+		g := gauge{Process: &Process{table: &Processes{kept: map[contexts.ID]kept{"": old}}}, access: access}
+		g.look(contexts.Usage{}, due)
+		if again := g.kept.at != old.at; again == due {
+			t.Errorf("due is %t, looked at again is %t", due, again)
+		}
 	}
 }
 

@@ -16,7 +16,9 @@ const (
 
 const (
 	// measureTime is the default of Processes.measureTime.
-	measureTime = 2 * time.Second
+	measureTime = 100 * time.Millisecond
+	// unknownTimes is how many of them a command runs on, while the free space of the file system does not show how much it may have written.
+	unknownTimes = 20
 	// holdTime is how long a command has to stop without its programs noticing, while its context is measured.
 	holdTime = 2 * time.Second
 )
@@ -39,12 +41,25 @@ func (p *Process) watch(ctx context.Context, over chan<- Reason) {
 	})
 }
 
+// The gauge looks at the free space of the file system every so many ticks: it measures the context after lookTicks, if that is due, and before
+// as soon as the file system has lost what the context could take. While the context can take much it looks less often: a command writes no
+// more than bytesOfTick, or entriesOfTick, in one tick.
+const (
+	quotaTick     = 100 * time.Millisecond
+	lookTicks     = int64(watchEvery / quotaTick)
+	bytesOfTick   = 256 << 20
+	entriesOfTick = 20_000
+)
+
 // gauge measures the context of a process.
 type gauge struct {
 	*Process
 	access *contexts.Access
 	// known is what the context took when it was last measured, with what its commands kept.
 	known contexts.Usage
+	// since counts the ticks since the context was last measured for the time that passed. rest is for how many ticks it is not measured then for
+	// what the file system has lost.
+	since, rest int64
 	// kept is what they kept when that was last looked at, looks how often it was not looked at since.
 	kept  kept
 	looks int
@@ -60,15 +75,47 @@ func (p *Process) watchQuota(ctx, waiting context.Context, access *contexts.Acce
 		return
 	}
 	g := gauge{Process: p, access: access, known: p.before, looks: lookEvery, shown: p.before.Bytes, free: p.free}
-	each(ctx, watchEvery, func() bool {
-		resume := g.measure(ctx, waiting)
-		defer resume()
+	for {
+		ticks := g.wait()
+		select {
+		case <-time.After(time.Duration(ticks) * quotaTick):
+		case <-ctx.Done():
+			return
+		}
+		due, lost := g.after(ticks)
+		if !due && !lost {
+			continue
+		}
+		begun := time.Now()
+		resume := g.measure(ctx, waiting, due)
 		if grown(p.before, g.known) {
 			over <- QuotaExceeded
-			return false
+			resume()
+			return
 		}
-		return true
-	})
+		resume()
+		g.rest = int64(contexts.MeasureRest(time.Since(begun)) / quotaTick)
+	}
+}
+
+// wait returns after how many ticks to look at the free space again.
+func (g *gauge) wait() int64 {
+	ticks := lookTicks - g.since
+	if free, ok := freeIn(g.access); ok {
+		room := g.known.Room(free)
+		ticks = min(ticks, max(g.rest, min(room.Bytes/bytesOfTick, room.Entries/entriesOfTick)))
+	}
+	return max(1, ticks)
+}
+
+// after counts ticks. due reports whether the context is measured for the time that passed, lost whether for what the file system has lost.
+func (g *gauge) after(ticks int64) (due, lost bool) {
+	g.since, g.rest = g.since+ticks, 0
+	if due = g.since >= lookTicks; due {
+		g.since = 0
+	}
+	free, ok := freeIn(g.access)
+	return due, ok && g.known.Lost(free)
 }
 
 // each calls f at intervals until it returns false or ctx ends.
@@ -87,13 +134,13 @@ func each(ctx context.Context, every time.Duration, f func() bool) {
 	}
 }
 
-// measure measures the context. If that takes longer than measureTime, it pauses the command as soon as the free space of the file system does
-// not show that the context fits its quota: a command writes no more than it can in that time, however busy the machine is. The command continues
-// when resume is called, or when waiting ends.
-func (g *gauge) measure(ctx, waiting context.Context) (resume func()) {
+// measure measures the context. If that takes longer than measureTime, it pauses the command as soon as the file system has lost what the
+// context could take; after unknownTimes as long, also if its free space does not show that the context fits its quota. A command writes no more
+// than it can in that time, however busy the machine is. The command continues when resume is called, or when waiting ends.
+func (g *gauge) measure(ctx, waiting context.Context, due bool) (resume func()) {
 	waiting, resumed := context.WithCancel(waiting)
 	measured := make(chan struct{})
-	known := g.known
+	known, times := g.known, 0
 	var holder sync.WaitGroup
 	holder.Go(func() {
 		each(waiting, g.table.measureTime, func() bool {
@@ -102,14 +149,17 @@ func (g *gauge) measure(ctx, waiting context.Context) (resume func()) {
 				return false
 			default:
 			}
-			if free, ok := freeIn(g.access); ok && known.Fits(free) {
+			times++
+			free, ok := freeIn(g.access)
+			lost, fits := ok && known.Lost(free), ok && known.Fits(free)
+			if fits || !lost && times < unknownTimes {
 				return true
 			}
 			g.hold(waiting)
 			return false
 		})
 	})
-	g.look(g.access.Usage(ctx))
+	g.look(g.access.Usage(ctx), due)
 	close(measured)
 	return func() {
 		resumed()
@@ -131,15 +181,22 @@ const lookEvery = 8
 const hiddenLooks = 3
 
 // look adds what the commands keep to what was measured. It looks at that when the file system has lost as much as the context could take. What is
-// hidden takes as much as the file system has lost, and the context does not show, since nothing was hidden last.
-func (g *gauge) look(now contexts.Usage) {
+// hidden takes as much as the file system has lost, and the context does not show, since nothing was hidden last. Looks that are not due do not
+// count as looks in which something was hidden.
+func (g *gauge) look(now contexts.Usage, due bool) {
 	free, ok := freeIn(g.access)
-	g.looks++
-	looks := g.looks > lookEvery || !ok || !g.known.Fits(free)
+	looks, since := !due || g.looks >= lookEvery || !ok || !g.known.Fits(free), quotaTick
+	if due {
+		g.looks++
+		since = watchEvery
+	}
 	if looks {
-		g.looks, g.kept = 0, g.table.keptIn(g.cmd.Context)
-		if g.hidden++; !g.kept.hidden {
+		g.looks, g.kept = 0, g.table.keptIn(g.cmd.Context, since)
+		switch {
+		case !g.kept.hidden:
 			g.hidden = 0
+		case due:
+			g.hidden++
 		}
 	}
 	if g.kept.hidden {
@@ -204,11 +261,11 @@ type kept struct {
 	hidden bool
 }
 
-// keptIn looks at what the commands of a context keep, at most every second for all of them.
-func (t *Processes) keptIn(id contexts.ID) kept {
+// keptIn looks at what the commands of a context keep, if that was last looked at before so much time.
+func (t *Processes) keptIn(id contexts.ID, since time.Duration) kept {
 	t.keeping.Lock()
 	defer t.keeping.Unlock()
-	if k := t.kept[id]; k.at.Add(watchEvery).After(time.Now()) {
+	if k := t.kept[id]; k.at.Add(since).After(time.Now()) {
 		return k
 	}
 	boxes := map[*box]bool{}

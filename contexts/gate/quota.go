@@ -51,9 +51,37 @@ func (u Usage) Fits(free disk.Space) bool {
 	return u.Floor != nil && free.Bytes >= u.Floor.Bytes && free.Entries >= u.Floor.Entries
 }
 
+// A context has at least slack to take, or a 16th of its quota if that is less, before it counts as Lost: others write, too.
+const (
+	slack     = 64 << 20
+	slackPart = 16
+)
+
+// Room returns how much a file system with so much free space may still lose before the context may well have grown beyond its quota: as much as
+// the context could still take when it was measured, and a little if that was less. It is math.MaxInt64 for what is not known or has no bound.
+func (u Usage) Room(free disk.Space) disk.Space {
+	room := disk.Space{Bytes: math.MaxInt64, Entries: math.MaxInt64}
+	if u.Floor == nil {
+		return room
+	}
+	if quota := u.Max.Bytes; quota > 0 {
+		room.Bytes = free.Bytes - u.Floor.Bytes + max(0, u.Bytes-quota+min(slack, quota/slackPart))
+	}
+	if quota := u.Max.Entries; quota > 0 && free.Entries > 0 {
+		room.Entries = free.Entries - u.Floor.Entries + max(0, u.Entries-quota+quota/slackPart)
+	}
+	return room
+}
+
+// Lost reports whether a file system with so much free space has lost more than Room.
+func (u Usage) Lost(free disk.Space) bool {
+	room := u.Room(free)
+	return room.Bytes < 0 || room.Entries < 0
+}
+
 // Usage returns what the context takes. It measures the context if that is due: for a 20th of the time; but also a second after the last
-// measurement once the file system has lost as much space as the context could still take. It is zero if the context has no quota. It waits
-// at most until ctx ends.
+// measurement once the file system has lost as much space as the context could still take; and after a shorter rest if it Lost that. It is
+// zero if the context has no quota. It waits at most until ctx ends.
 func (a *Access) Usage(ctx context.Context) Usage {
 	if a.remote != nil {
 		return a.remote.Usage(ctx)
@@ -112,10 +140,11 @@ type account struct {
 	space func() (disk.Space, error)
 	floor atomic.Pointer[disk.Space]
 
-	// turn has room for the caller that measures. It guards measured, which is when the last measurement ended, and notBefore, which is when
-	// the context may be measured again without a reason.
+	// turn has room for the caller that measures. It guards measured, which is when the last measurement ended, took, which is how long it
+	// took, and notBefore, which is when the context may be measured again without a reason.
 	turn                chan struct{}
 	measured, notBefore time.Time
+	took                time.Duration
 }
 
 func newAccount(q Quota, now func() time.Time, measure func(ctx context.Context) (disk.Usage, error)) *account {
@@ -181,20 +210,32 @@ func (a *account) roomy() bool {
 }
 
 // never is for look: the caller can wait until a measurement is due.
-func never() bool { return false }
+func never(time.Time) bool { return false }
 
-// suspect reports whether the context may have grown beyond its quota since it was measured, as the free space of the file system shows.
-func (a *account) suspect() bool {
-	if a.space == nil {
+// suspect reports whether the context is measured again before that is due: it may have grown beyond its quota since it was measured, as the
+// free space of the file system shows.
+func (a *account) suspect(at time.Time) bool {
+	if a.space == nil || at.Before(a.measured.Add(Rest(a.took))) {
 		return false
 	}
 	free, err := a.space()
-	return err == nil && !Usage{Floor: a.floor.Load()}.Fits(free)
+	use := a.usage(true)
+	return err == nil && (use.Lost(free) || !at.Before(a.measured.Add(maxRest)) && !use.Fits(free))
 }
 
-// look measures, if that is due or suspect returns true, and reports whether there is room for bytes and entries that were charged and are
-// not written yet. It fails if ctx ends first.
-func (a *account) look(ctx context.Context, bytes, entries int64, suspect func() bool) (bool, error) {
+// Bounds of Rest.
+const (
+	minRest = 100 * time.Millisecond
+	maxRest = time.Second
+)
+
+// Rest is for how long a context is not measured after a measurement that took so long, although the file system Lost much: measuring it takes
+// half of the time, or less.
+func Rest(took time.Duration) time.Duration { return min(max(took, minRest), maxRest) }
+
+// look measures, if that is due or suspect returns true for the time, and reports whether there is room for bytes and entries that were charged
+// and are not written yet. It fails if ctx ends first.
+func (a *account) look(ctx context.Context, bytes, entries int64, suspect func(time.Time) bool) (bool, error) {
 	select {
 	case a.turn <- struct{}{}:
 		defer func() { <-a.turn }()
@@ -202,7 +243,7 @@ func (a *account) look(ctx context.Context, bytes, entries int64, suspect func()
 		return false, ctx.Err()
 	}
 	begun := a.now()
-	if !begun.Before(a.notBefore) || !begun.Before(a.measured.Add(time.Second)) && suspect() {
+	if !begun.Before(a.notBefore) || suspect(begun) {
 		before, beforeEntries := a.bytes.Load(), a.entries.Load()
 		floor := a.headroom() // before it is measured: what is written meanwhile may be missed
 		use, err := a.measure(ctx)
@@ -215,7 +256,8 @@ func (a *account) look(ctx context.Context, bytes, entries int64, suspect func()
 			a.floor.Store(floor(use))
 		}
 		a.measured = a.now()
-		a.notBefore = a.measured.Add(max(time.Second, measureShare*a.measured.Sub(begun)))
+		a.took = a.measured.Sub(begun)
+		a.notBefore = a.measured.Add(max(time.Second, measureShare*a.took))
 	}
 	return a.within(a.bytes.Load(), a.entries.Load(), a.quota.Bytes, a.quota.Entries), nil
 }

@@ -174,6 +174,57 @@ func TestQuotaIsMeasuredWhenTheFileSystemLosesSpace(t *testing.T) {
 	}
 }
 
+// TestQuotaIsMeasuredSoonWhenMuchIsLost has the file system lose more than the context could take, or a little more, beside measurements of all
+// lengths: they rest as long as one takes, and at most a second.
+func TestQuotaIsMeasuredSoonWhenMuchIsLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes, rest time.Duration
+		use, lost   disk.Space
+	}{
+		"quick":                            {time.Millisecond, minRest, disk.Space{Bytes: 1000}, disk.Space{Bytes: 601}},
+		"quick, entries":                   {time.Millisecond, minRest, disk.Space{Entries: 50}, disk.Space{Entries: 111}},
+		"slower":                           {300 * time.Millisecond, 300 * time.Millisecond, disk.Space{Bytes: 1000}, disk.Space{Bytes: 601}},
+		"slow":                             {time.Minute, maxRest, disk.Space{Bytes: 1000}, disk.Space{Bytes: 601}},
+		"it is almost full, by a 16th":     {time.Millisecond, maxRest, disk.Space{Bytes: 1600}, disk.Space{Bytes: 100}},
+		"it is almost full, by more":       {time.Millisecond, minRest, disk.Space{Bytes: 1600}, disk.Space{Bytes: 101}},
+		"it exceeds its quota, by a 16th":  {time.Millisecond, maxRest, disk.Space{Bytes: 2000}, disk.Space{Bytes: 100}},
+		"it exceeds its quota, by more":    {time.Millisecond, minRest, disk.Space{Bytes: 2000}, disk.Space{Bytes: 101}},
+		"it exceeds its quota, by entries": {time.Millisecond, minRest, disk.Space{Entries: 200}, disk.Space{Entries: 11}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMeasured(Quota{Bytes: 1600, Entries: 160})
+			free := disk.Space{Bytes: 5000, Entries: 500}
+			m.space = func() (disk.Space, error) { return free, nil }
+			m.use, m.takes = disk.Usage{Bytes: c.use.Bytes, Entries: c.use.Entries}, c.takes
+			access := &Access{account: m.account}
+			got := access.Usage(t.Context())
+			free.Bytes, free.Entries = free.Bytes-c.lost.Bytes, free.Entries-c.lost.Entries
+			if want := c.rest == minRest || c.takes > minRest; got.Lost(free) != want {
+				t.Errorf("lost is %t", !want)
+			}
+			m.clock = m.clock.Add(c.rest - 1)
+			access.Usage(t.Context())
+			m.wantMeasured(t, 1)
+			m.clock = m.clock.Add(1)
+			access.Usage(t.Context())
+			m.wantMeasured(t, 2)
+		})
+	}
+	for name, u := range map[string]Usage{
+		"not measured":            {Max: Quota{Bytes: 1, Entries: 1}},
+		"no bounds":               {Bytes: 1000, Entries: 1000, Floor: new(disk.Space)},
+		"entries are not counted": {Max: Quota{Entries: 1}, Floor: &disk.Space{Entries: math.MaxInt64}},
+	} {
+		if u.Lost(disk.Space{}) {
+			t.Errorf("%s: lost", name)
+		}
+	}
+	large := Usage{Bytes: 1 << 40, Max: Quota{Bytes: 1 << 40}, Floor: &disk.Space{Bytes: 1 << 40}}
+	if large.Lost(disk.Space{Bytes: 1<<40 - slack}) || !large.Lost(disk.Space{Bytes: 1<<40 - slack - 1}) {
+		t.Error("a full context of 1 TiB counts as lost with another slack")
+	}
+}
+
 // TestQuotaIsNotOverflowed has sparse files, which may say that they have 8 EiB, be copied.
 func TestQuotaIsNotOverflowed(t *testing.T) {
 	m := newMeasured(Quota{Bytes: 1600, Entries: 160})
