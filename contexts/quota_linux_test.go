@@ -112,6 +112,13 @@ func TestQuotaCountsFilesWithoutName(t *testing.T) {
 			_, err = f.Write(content)
 			must(t, err)
 		},
+		"one that has a name, too": func(t *testing.T, root rootfs.Root) { // it counts once
+			f, err := root.OpenFile("/f", rootfs.O_CREAT|rootfs.O_WRONLY, 0o644)
+			must(t, err)
+			t.Cleanup(func() { must(t, f.Close()) })
+			_, err = f.Write(content)
+			must(t, err)
+		},
 		"a file of a reserved name": func(t *testing.T, root rootfs.Root) { // as a program makes it
 			dir, err := rootfs.Descriptor(root)
 			must(t, err)

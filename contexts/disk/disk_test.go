@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -88,6 +89,14 @@ func TestStagingLeavesNothing(t *testing.T) {
 }
 
 func TestMeasure(t *testing.T) {
+	empty := t.TempDir()
+	root, err := rootfs.Open(empty, rootfs.Options{})
+	must(t, err)
+	st, err := root.Lstat("/")
+	must(t, errors.Join(err, root.Close()))
+	if use, err := Measure(t.Context(), empty, func(string) error { return nil }); err != nil || use.Bytes != st.Blocks*block || use.Entries != 0 {
+		t.Errorf("an empty directory of %d blocks is measured as %+v, %v", st.Blocks, use, err)
+	}
 	dir := dirWith(t, filepath.Join(t.TempDir(), "d"), 100_000)
 	one, err := Measure(t.Context(), dir, func(string) error { return nil })
 	must(t, err)
