@@ -176,8 +176,9 @@ func freeIn(access *contexts.Access) (free contexts.Space, ok bool) {
 // lookEvery is how often, one in so many times, the gauge looks at what commands keep although the file system has lost little.
 const lookEvery = 8
 
-// hiddenLooks is in how many looks something must be hidden before it counts. Programs that pass descriptors to each other have some that wait in a
-// socket for moments, and what others write meanwhile must not count as theirs.
+// hiddenLooks is in how many looks something must be hidden before it counts. Programs that pass descriptors to each other have some that wait
+// in a socket for moments, and what others write meanwhile must not count as theirs. What a cgroup counts as written (io.stat, memory.stat) does
+// not bound what is hidden: space that a command allocates without writing (fallocate) is in neither.
 const hiddenLooks = 3
 
 // look adds what the commands keep to what was measured. It looks at that when the file system has lost as much as the context could take. What is
