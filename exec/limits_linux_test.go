@@ -438,18 +438,14 @@ func TestFreeSpaceIsLookedAtInTime(t *testing.T) {
 	}
 }
 
-// slowly is a quota that the context exceeds, as a measurement shows that takes long.
-type slowly struct {
+// toldQuota is a quota of which a function tells what the context takes.
+type toldQuota struct {
 	contexts.Remote
-	takes time.Duration
+	usage func() contexts.Usage
 }
 
-func (slowly) HasQuota() bool { return true }
-
-func (s slowly) Usage(context.Context) contexts.Usage {
-	time.Sleep(s.takes)
-	return contexts.Usage{Bytes: 20, Over: true}
-}
+func (toldQuota) HasQuota() bool                         { return true }
+func (q toldQuota) Usage(context.Context) contexts.Usage { return q.usage() }
 
 // TestCommandThatFillsItsContextRunsTwoTicksMore has the file system lose all space that the context could take, and counts by a clock of its own
 // for how long the command runs on.
@@ -463,7 +459,11 @@ func TestCommandThatFillsItsContextRunsTwoTicksMore(t *testing.T) {
 				table := &Processes{cfg: Config{Log: zap.NewNop()}, kept: map[contexts.ID]kept{}, measureTime: measureTime}
 				p := &Process{table: table, box: &box{init: -1, cgroup: &cgroup{}}}
 				p.before = contexts.Usage{Max: contexts.Quota{Bytes: 10}, Floor: &disk.Space{Bytes: free - 10}}
-				access := contexts.NewRemoteAccess(t.Context(), &lossyRoot{free: free - 20}, 0, slowly{takes: takes}, func() {})
+				quota := toldQuota{usage: func() contexts.Usage {
+					time.Sleep(takes)
+					return contexts.Usage{Bytes: 20, Over: true}
+				}}
+				access := contexts.NewRemoteAccess(t.Context(), &lossyRoot{free: free - 20}, 0, quota, func() {})
 				over, begun := make(chan Reason, 1), time.Now()
 				p.watchQuota(t.Context(), t.Context(), access, over)
 				if got := <-over; got != QuotaExceeded {
