@@ -218,3 +218,12 @@ type Sites interface {
 	// List returns all, oldest first.
 	List(ctx context.Context) ([]Site, error)
 }
+
+type laterKey struct{}
+
+// Later returns a context for a change that need not survive a power failure by itself. It does once a change without the mark was made after
+// it. A store may flush both at once.
+func Later(ctx context.Context) context.Context { return context.WithValue(ctx, laterKey{}, true) }
+
+// IsLater reports whether ctx is from Later.
+func IsLater(ctx context.Context) bool { return ctx.Value(laterKey{}) != nil }

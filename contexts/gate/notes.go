@@ -80,7 +80,7 @@ func (t *Gates) writeNotes() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), noteTime)
-		err := t.cat.Store.Contexts().Used(ctx, string(id), at)
+		err := t.cat.Store.Contexts().Used(metadata.Later(ctx), string(id), at)
 		cancel()
 		switch {
 		case err == nil, errors.Is(err, metadata.ErrNotFound):

@@ -320,8 +320,8 @@ func (s *Seeder) fill(ctx context.Context, f *flight, rec metadata.Context) (met
 		f.phase(PhaseRecord)
 		rec.State = metadata.ContextReady
 	}
-	// A folder that was made is complete. Whatever the record says, the next access finds the context ready.
-	if e := s.cat.Store.Contexts().Update(context.WithoutCancel(ctx), rec); e != nil {
+	// A folder that was made is complete. Whatever the record says, also after a power failure, the next access finds the context ready.
+	if e := s.cat.Store.Contexts().Update(metadata.Later(context.WithoutCancel(ctx)), rec); e != nil {
 		log.Warn("the end of a seeding could not be recorded", zap.Error(e))
 	}
 	s.cat.Events.Seeded(rec.Driver, rec.SeededIn, err)

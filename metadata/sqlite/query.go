@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"time"
 
@@ -63,6 +64,27 @@ func exec(ctx context.Context, on executor, query string, args ...any) (int64, e
 		return 0, err
 	}
 	return result.RowsAffected()
+}
+
+// later runs a statement as touch does. If ctx is from metadata.Later, its commit waits for no disk. A later commit that does flushes it: both are
+// in the same log, of which a power failure leaves the beginning.
+func (s *Store) later(ctx context.Context, query string, args ...any) (err error) {
+	if !metadata.IsLater(ctx) {
+		return touch(ctx, s.write, query, args...)
+	}
+	conn, err := s.write.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	if _, err := conn.ExecContext(ctx, "PRAGMA synchronous = NORMAL"); err != nil {
+		return err
+	}
+	err = touch(ctx, conn, query, args...)
+	if _, e := conn.ExecContext(context.WithoutCancel(ctx), "PRAGMA synchronous = FULL"); e != nil {
+		err = errors.Join(err, e, conn.Raw(func(any) error { return driver.ErrBadConn })) // the next connection flushes
+	}
+	return err
 }
 
 // within runs fn in one writing transaction, undone when fn fails.

@@ -56,13 +56,13 @@ func (s contexts) Folded(ctx context.Context, id string) (metadata.Context, erro
 }
 
 func (s contexts) Update(ctx context.Context, c metadata.Context) error {
-	err := touch(ctx, s.write, `UPDATE contexts SET (`+contextColumns+`) =
+	err := s.later(ctx, `UPDATE contexts SET (`+contextColumns+`) =
 		(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?`, append(contextValues(c), c.ID)...)
 	return s.explain(err, "update the record of context", c.ID)
 }
 
 func (s contexts) Used(ctx context.Context, id string, at time.Time) error {
-	err := touch(ctx, s.write, `UPDATE contexts SET used_at = ? WHERE id = ?`, at.UnixMilli(), id)
+	err := s.later(ctx, `UPDATE contexts SET used_at = ? WHERE id = ?`, at.UnixMilli(), id)
 	return s.explain(err, "update the record of context", id)
 }
 
