@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
@@ -126,26 +127,31 @@ func (s *Store) flush(hashes map[string]bool) error {
 		}
 		return errors.Join(tree.SyncAll(root), root.Close())
 	}
-	dirs := map[string]bool{s.dir: true}
+	dirs := []string{s.dir}
+	var contents []string
 	for hash := range hashes {
+		if len(hash) == hex.EncodedLen(sha256.Size) {
+			contents, dirs = append(contents, hash), append(dirs, filepath.Dir(s.path(hash)))
+		}
+	}
+	// Whoever needs a content that is not there says so.
+	ignoringMissing := func(flush func(string) error) func(string) error {
+		return func(name string) error {
+			if err := flush(name); !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			return nil
+		}
+	}
+	err := durable.Each(contents, ignoringMissing(func(hash string) error {
 		f, err := s.Open(hash)
-		if errors.Is(err, fs.ErrNotExist) { // whoever needs it says so
-			continue
-		}
-		if err == nil {
-			dirs[filepath.Dir(s.path(hash))] = true
-			err = errors.Join(ignoringReadOnly(f.Sync()), f.Close())
-		}
 		if err != nil {
 			return err
 		}
-	}
-	for dir := range dirs {
-		if err := durable.Names(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
+		return errors.Join(ignoringReadOnly(f.Sync()), f.Close())
+	}))
+	slices.Sort(dirs)
+	return errors.Join(err, durable.Each(slices.Compact(dirs), ignoringMissing(func(dir string) error { return durable.Names(dir) })))
 }
 
 // ignoringReadOnly drops the error of a system that flushes only what is open for writing (Windows).

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ctxfs/ctxfs/contexts/disk"
 	"github.com/ctxfs/ctxfs/contexts/seed"
@@ -371,11 +372,14 @@ func (c *Catalog) Publish(ctx context.Context, id ID, spec Spec, made, place, ma
 		return err
 	}
 	// The folder and what describes it are on the disk before it has its name: one that has it is complete, also after a power failure.
-	err := durable.Names(filepath.Dir(c.Layout.Manifest(id)), filepath.Dir(c.Layout.Spec(id)))
-	if err == nil && !isFlushed {
-		err = durable.Tree(made)
+	var flushes errgroup.Group // together, so that the file system's journal commits once
+	flushes.Go(func() error {
+		return durable.Names(filepath.Dir(c.Layout.Manifest(id)), filepath.Dir(c.Layout.Spec(id)))
+	})
+	if !isFlushed {
+		flushes.Go(func() error { return durable.Tree(made) })
 	}
-	if err != nil {
+	if err := flushes.Wait(); err != nil {
 		return err
 	}
 	c.Events.Step("manifested")

@@ -9,9 +9,11 @@ import (
 	"runtime"
 	"slices"
 	"syscall"
+
+	"golang.org/x/sync/errgroup"
 )
 
-// Names flushes the names in directories.
+// Names flushes the names in directories, in this order.
 func Names(dirs ...string) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -20,6 +22,24 @@ func Names(dirs ...string) error {
 	for _, dir := range slices.Compact(dirs) {
 		errs = append(errs, flush(dir))
 	}
+	return errors.Join(errs...)
+}
+
+// atOnce is how many flushes run at a time: the file system's journal commits once for all that wait for it together.
+const atOnce = 16
+
+// Each calls flush for each path, some at a time and in no order, and returns all errors.
+func Each(paths []string, flush func(path string) error) error {
+	errs := make([]error, len(paths))
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i, path := range paths {
+		group.Go(func() error {
+			errs[i] = flush(path)
+			return nil
+		})
+	}
+	_ = group.Wait() // the errors are in errs
 	return errors.Join(errs...)
 }
 

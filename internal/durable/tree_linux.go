@@ -42,12 +42,12 @@ func FileSystem(fd int) error {
 }
 
 func flushAll(paths []string) error {
-	for _, path := range paths {
-		if err := flushNode(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	return Each(paths, func(path string) error {
+		if err := flushNode(path); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 var errMore = errors.New("there are more")
