@@ -225,6 +225,9 @@ func (b *base) read(ctx context.Context, e entry, use reader) (v Version, err er
 	if !v.Exists() || v.Hash != "" {
 		return v, nil
 	}
+	if e.index < 0 && b.elsewhere == nil { // it kept changing when it was to be kept
+		return v, errUnstable
+	}
 	r, err := b.open(e)
 	if err != nil {
 		return v, err

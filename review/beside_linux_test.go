@@ -198,6 +198,97 @@ func TestListEndsAlthoughNewFilesAppear(t *testing.T) {
 	}
 }
 
+// TestLargeFileOfTheLayerThatIsNotReadIsUnstable has a program change, replace or remove another large file of the layer each time that a call has
+// read the last one. The call leaves its context no more often than besideRounds, so that it does not read the last one.
+func TestLargeFileOfTheLayerThatIsNotReadIsUnstable(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("line\n", largeContent/5+1)
+	for name, change := range map[string]func(file string) error{
+		"removed": os.Remove,
+		"small":   func(file string) error { return os.WriteFile(file, []byte("text\n"), 0o600) },
+		"large":   func(file string) error { return os.WriteFile(file, []byte(large+"more\n"), 0o600) },
+		"a link":  func(file string) error { return errors.Join(os.Remove(file), os.Symlink("a", file)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seeded := files{"a": "text\n"}
+			for i := range besideRounds + 1 {
+				seeded[fmt.Sprint("large", i)] = large + fmt.Sprintln(i)
+			}
+			w := newWorld(t, seeded)
+			write(t, w.in(id), files{"a": "changed\n"})
+			time.Sleep(30 * time.Millisecond) // clock: the files are settled then, so that the list marks those that are as in the layer
+			w.changes(Query{})
+			w.reviews.store.hashes.of, w.reviews.store.hashes.old = nil, nil // as if these were too many
+			next := 0
+			changed := func() {
+				must(t, change(filepath.Join(w.in(id), fmt.Sprint("large", next))))
+				next++
+			}
+			changed()
+			w.at("beside", changed)
+			unstable := map[Path]bool{}
+			for _, c := range w.changes(Query{}).Changes {
+				if c.Unstable {
+					unstable[c.Path] = true
+				}
+				if c.RenamedFrom != "" || c.Kind == ModeChanged {
+					t.Errorf("the change is %+v", c)
+				}
+			}
+			last := Path(fmt.Sprint("large", besideRounds))
+			if next != besideRounds+1 || len(unstable) != 1 || !unstable[last] {
+				t.Errorf("after %d changes these are unstable: %v", next, unstable)
+			}
+			w.at("beside", func() {})
+			for _, c := range w.changes(Query{}).Changes {
+				if c.Unstable {
+					t.Errorf("when no program changes it: %+v", c)
+				}
+			}
+		})
+	}
+}
+
+// TestLargeFileThatKeepsChangingIsNotKept has a program change a large file each time that a call has read it, to keep it.
+func TestLargeFileThatKeepsChangingIsNotKept(t *testing.T) {
+	t.Parallel()
+	begin := func(t *testing.T) (w *world, settle func()) {
+		w = newWorld(t, files{"a": "text\n"})
+		large := filepath.Join(w.in(id), "large")
+		must(t, os.WriteFile(large, []byte(strings.Repeat("line\n", largeContent/5+1)), 0o600))
+		w.through = func(r rootfs.Root) rootfs.Root {
+			if !w.beside {
+				must(t, os.Chtimes(large, time.Now(), time.Now()))
+			}
+			return r
+		}
+		return w, func() { w.through = nil }
+	}
+	t.Run("checkpoint", func(t *testing.T) {
+		w, settle := begin(t)
+		from, err := w.reviews.Checkpoint(t.Context(), id)
+		must(t, err)
+		settle()
+		write(t, w.in(id), files{"a": "changed\n"})
+		out, err := w.reviews.Record(t.Context(), from, "panel", "edit", func(Path) bool { return false })
+		must(t, err)
+		e, err := w.reviews.journal.read(out.Entry, doneSuffix)
+		if err != nil || len(e.Steps) != 1 || e.Steps[0].Path != "a" || len(out.LeftOut) != 1 || out.LeftOut[0] != "large" {
+			t.Errorf("the entry is %+v (%v), without %s", e, err, out.LeftOut)
+		}
+	})
+	t.Run("revision", func(t *testing.T) {
+		w, settle := begin(t)
+		l, err := w.reviews.Submit(t.Context(), id, "title", "", "panel")
+		must(t, err)
+		settle()
+		if c := w.changes(Query{Against: Against{Revision: l.Revision}}).Changes; len(c) != 1 || c[0].Path != "large" || !c[0].Unstable {
+			t.Errorf("the changes since the revision are %+v", c)
+		}
+	})
+}
+
 // TestAbandonedLookEnds cancels calls while they read a large file. They must not read on.
 func TestAbandonedLookEnds(t *testing.T) {
 	t.Parallel()

@@ -88,7 +88,7 @@ func kindOf(d Difference) Kind {
 		return Deleted
 	case b.Type != a.Type:
 		return TypeChanged
-	case b.Hash == a.Hash:
+	case b.Hash == a.Hash && b.Hash != "":
 		return ModeChanged
 	}
 	return Modified
@@ -199,6 +199,7 @@ func renames(changes []*Change) {
 	gone, made := map[string][]*Change{}, map[string][]*Change{}
 	for _, c := range changes {
 		switch {
+		case c.Unstable:
 		case c.Kind == Deleted && c.Before.Size > 0:
 			gone[c.Before.Hash] = append(gone[c.Before.Hash], c)
 		case c.Kind == Added && c.Barred == "" && c.Tree == nil:

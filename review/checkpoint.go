@@ -77,7 +77,8 @@ func (r *Reviews) keepAfter(ctx context.Context, root rootfs.Root, diffs []Diffe
 	return later
 }
 
-// kept puts the later version of a difference into the store. A file that another program writes meanwhile is kept as it was read.
+// kept puts the later version of a difference into the store. A file that another program writes meanwhile is kept as it was read. A large one that keeps
+// changing is not read, and has no hash.
 func (r *Reviews) kept(ctx context.Context, root rootfs.Root, d Difference) (Version, error) {
 	if !d.After.Exists() || d.Barred != "" || d.Tree != nil || r.store.has(ctx, d.After.Hash) {
 		return d.After, nil
@@ -137,7 +138,7 @@ func (r *Reviews) Record(ctx context.Context, from *Checkpoint, actor, command s
 		return out, err
 	}
 	for _, s := range changed {
-		if journaled[s.Path] || others(s.Path) {
+		if journaled[s.Path] || others(s.Path) || isUnread(s.Before) || isUnread(s.After) {
 			out.LeftOut = append(out.LeftOut, s.Path)
 		} else {
 			e.Steps = append(e.Steps, s)
@@ -178,7 +179,7 @@ func (r *Reviews) changedBy(id string, after int64) (map[Path]bool, error) {
 	return out, nil
 }
 
-// stepsBetween lists what differs between two checkpoints of a context. All contents are in the store then. It leaves out what is below a directory whose
+// stepsBetween lists what differs between two checkpoints of a context, or what one of them did not read. All other contents are in the store then. It leaves out what is below a directory whose
 // content one of them did not keep: the workspace's ignore files may have changed between them.
 func (r *Reviews) stepsBetween(ctx context.Context, from, to *Checkpoint) (steps []step, err error) {
 	origin, err := r.cfg.Contexts.Origin(ctx, from.context)
@@ -219,12 +220,15 @@ func (r *Reviews) stepsBetween(ctx context.Context, from, to *Checkpoint) (steps
 			}
 			*side.out = v
 		}
-		if s.did() != Unchanged {
+		if s.did() != Unchanged || isUnread(s.Before) {
 			steps = append(steps, s)
 		}
 	}
 	return steps, nil
 }
+
+// isUnread reports whether a version has no hash, since its file kept changing.
+func isUnread(v Version) bool { return v.Exists() && v.Hash == "" }
 
 // append adds an entry of what was done already.
 func (r *Reviews) append(ctx context.Context, e *Entry) error {

@@ -27,9 +27,10 @@ const (
 // Difference is a path at which a context and its base, or two other trees, differ.
 type Difference struct {
 	Path Path
-	// Before and After are the versions; a zero one says that there is nothing. They have hashes unless the difference is barred or a Tree.
+	// Before and After are the versions; a zero one says that there is nothing. They have hashes unless the difference is barred, Unstable or a Tree.
 	Before, After Version
-	// Unstable says that another program wrote the file while it was read.
+	// Unstable says that another program wrote the file while it was read, or that it wrote so many large files that the call did not
+	// read all of them, of the context and of its base.
 	Unstable bool
 	// Barred is the rule by which it can never be applied, "" when there is none.
 	Barred string
@@ -103,14 +104,15 @@ func (c *comparison) compare(ctx context.Context, paths ...Path) ([]Difference, 
 				continue
 			}
 			v, err := c.base.version(ctx, e)
-			if errors.Is(err, errLater) {
+			unread := errors.Is(err, errUnstable)
+			switch {
+			case errors.Is(err, errLater):
 				c.later = true
 				continue
-			}
-			if err != nil {
+			case err != nil && !unread:
 				return nil, err
 			}
-			c.out = append(c.out, Difference{Path: e.path, Before: v})
+			c.out = append(c.out, Difference{Path: e.path, Before: v, Unstable: unread})
 		}
 	}
 	if c.later {
@@ -322,9 +324,11 @@ func (c *comparison) content(ctx context.Context, p Path, e entry) error {
 	}
 	d.Before, err = c.base.read(ctx, e, c.room.holding(c.base.store, &d.held[0]))
 	later = later || errors.Is(err, errLater)
-	if err != nil && !later {
+	unread := errors.Is(err, errUnstable)
+	if err != nil && !later && !unread {
 		return err
 	}
+	d.Unstable = d.Unstable || unread
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

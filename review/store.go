@@ -184,8 +184,11 @@ func (s *Store) text(v Version) ([]byte, error) {
 const maxSound = 100_000
 
 // has reports whether the store has a content, whole. It reads one that it has not written or read yet, but no large one while the call keeps others
-// out of a context: the call then reads and puts it beside the context.
+// out of a context: the call then reads and puts it beside the context. It has no content of a file that was not read, whose hash is "".
 func (s *Store) has(ctx context.Context, hash string) bool {
+	if hash == "" {
+		return false
+	}
 	st, err := os.Lstat(s.path(hash))
 	if err != nil {
 		return false
