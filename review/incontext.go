@@ -183,22 +183,37 @@ func (s *Store) isMix(now, head, tail Version) (bool, error) {
 
 // continues reports whether a content begins as head, and continues as tail.
 func (s *Store) continues(now, head, tail Version) (bool, error) {
+	if now.Size != tail.Size && !(now.Size > tail.Size && now.Size <= head.Size) {
+		return false, nil // the end is that of the tail, unless the head is longer
+	}
 	files, closeAll, err := s.openAll(now, head, tail)
 	if err != nil {
 		return false, err
 	}
 	defer closeAll()
-	inHead := true
-	for {
-		n, err := files[0].ReadByte()
-		h, headErr := files[1].ReadByte()
-		t, tailErr := files[2].ReadByte()
-		if err != nil {
-			// The end of the content is that of the tail, unless the head is longer.
-			return errors.Is(err, io.EOF) && tailErr != nil, nil
+	var pages [3][]byte
+	var room [3][pageSize]byte
+	for inHead := true; ; {
+		for i, f := range files {
+			n, err := io.ReadFull(f, room[i][:])
+			if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+				return false, err
+			}
+			pages[i] = room[i][:n]
 		}
-		inHead = inHead && headErr == nil && n == h
-		if !inHead && (tailErr != nil || n != t) {
+		got := pages[0]
+		if len(got) == 0 {
+			return true, nil
+		}
+		if inHead && bytes.HasPrefix(pages[1], got) {
+			continue
+		}
+		from := 0
+		for inHead && from < min(len(got), len(pages[1])) && got[from] == pages[1][from] {
+			from++
+		}
+		inHead = false
+		if from < len(got) && (len(pages[2]) < len(got) || !bytes.Equal(got[from:], pages[2][from:len(got)])) {
 			return false, nil
 		}
 	}

@@ -44,6 +44,10 @@ func TestMixesOfVersions(t *testing.T) {
 		want                  bool
 	}{
 		{"a kill", "newer old", "newer text", "elder old", true},
+		{"a kill in the second page", page('a') + "bbcc", page('a') + page('b'), page('w') + "xxcc", true},
+		{"a kill beyond the tail", page('a') + "bb", page('a') + page('b'), "w", true},
+		{"a kill after the tail's start", page('a') + "cc", page('a') + "b", page('w') + "xc", false},
+		{"more than the head", "head and", "head", "tail", false},
 		{"pages of either", page('a') + page('x') + page('c'), page('a') + page('b') + page('c'), page('w') + page('x') + page('y'), true},
 		{"an empty page", page('a') + page(0), page('a') + page('b'), page('w') + page('x'), true},
 		{"the length without the content", strings.Repeat("\x00", 7), "content", "old", true},
