@@ -336,7 +336,7 @@ func (s *swaps) addAll(ctx context.Context, steps []*step) error {
 	}
 	staged := make([]*tree.Swap, len(steps))
 	err := inParallel(ctx, len(steps), func(i int) (err error) {
-		staged[i], err = s.prepare(steps[i], s.sync)
+		staged[i], err = s.prepare(ctx, steps[i], s.sync)
 		return err
 	})
 	for i, swap := range staged {
@@ -370,7 +370,7 @@ func (s *swaps) add(st *step) error {
 	if err := s.makeDir(st); err != nil {
 		return err
 	}
-	swap, err := s.prepare(st, true)
+	swap, err := s.prepare(context.Background(), st, true) // other steps are taken already
 	if err == nil {
 		s.all = append(s.all, taken{st, swap, false})
 	}
@@ -472,13 +472,13 @@ func (w *workspace) making(modes map[Path]uint32) *workspace {
 	return &out
 }
 
-// prepare stages a step whose directory exists. With sync its content is on the disk then.
-func (s *swaps) prepare(st *step, sync bool) (*tree.Swap, error) {
+// prepare stages a step whose directory exists. With sync its content is on the disk then. It ends when ctx ends.
+func (s *swaps) prepare(ctx context.Context, st *step, sync bool) (*tree.Swap, error) {
 	entry, closeContent, err := s.w.entry(st.After, sync)
 	if err == nil {
 		defer closeContent()
 		var swap *tree.Swap
-		if swap, err = s.dirs.Stage(string(st.Path), st.Tmp, entry); err == nil {
+		if swap, err = s.dirs.Stage(ctx, string(st.Path), st.Tmp, entry); err == nil {
 			st.Ino, st.OwnerLost = swap.Ino(), swap.OwnerLost()
 			s.point("staged")
 			return swap, nil

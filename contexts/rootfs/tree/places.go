@@ -217,7 +217,7 @@ func (p *Places) Create(ctx context.Context, name string, n NewFile) (st node.St
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if n.Content != nil {
-		err = fill(f, n.Content)
+		err = fill(ctx, f, n.Content)
 	} else {
 		err = p.copyFrom(ctx, f, n.From)
 	}

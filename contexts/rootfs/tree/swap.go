@@ -69,8 +69,8 @@ type NewEntry struct {
 var ErrOccupied = errors.New("the path changed since the swap was prepared")
 
 // Stage prepares a swap of what stands at p, under a name of SwapName. A nil entry removes it. The directory of p must exist, and p must be
-// no directory (EISDIR).
-func (d *Dirs) Stage(p, tmp string, entry *NewEntry) (_ *Swap, err error) {
+// no directory (EISDIR). Stage ends with the cause of ctx when ctx ends, and leaves nothing then.
+func (d *Dirs) Stage(ctx context.Context, p, tmp string, entry *NewEntry) (_ *Swap, err error) {
 	s := &Swap{dirs: d, path: p, base: path.Base(p), tmp: tmp, entry: entry}
 	dir, err := d.hold(p)
 	if err != nil {
@@ -96,7 +96,7 @@ func (d *Dirs) Stage(p, tmp string, entry *NewEntry) (_ *Swap, err error) {
 	case entry.Content == nil:
 		err = dir.Symlink(entry.Target, s.tmp)
 	default:
-		err = s.write(old)
+		err = s.write(ctx, old)
 	}
 	if err != nil {
 		return nil, err
@@ -214,7 +214,7 @@ func parentOf(r Tree, p string) (node.Node, error) {
 }
 
 // write makes the file with its content, and with what it keeps of the old one.
-func (s *Swap) write(old node.Stat) (err error) {
+func (s *Swap) write(ctx context.Context, old node.Stat) (err error) {
 	f, err := s.dir.OpenFile(s.tmp, node.O_WRONLY|node.O_CREAT|node.O_EXCL, tmpMode)
 	if err != nil {
 		return err
@@ -225,7 +225,7 @@ func (s *Swap) write(old node.Stat) (err error) {
 		return err
 	}
 	s.mine = now.Ino
-	if err := fill(f, s.entry.Content); err != nil {
+	if err := fill(ctx, f, s.entry.Content); err != nil {
 		return err
 	}
 	if err := s.inherit(f, now, old); err != nil {
@@ -243,10 +243,10 @@ func (s *Swap) write(old node.Stat) (err error) {
 // tmpMode is the mode of a file until it has its content: what it replaces may be private.
 const tmpMode = 0o600
 
-// fill writes a content to a new file, and keeps its holes.
-func fill(f node.File, content io.Reader) error {
+// fill writes a content to a new file, and keeps its holes. It ends when ctx ends.
+func fill(ctx context.Context, f node.File, content io.Reader) error {
 	out := sparse.Writer(f)
-	if _, err := sparse.Copy(context.Background(), out, content); err != nil {
+	if _, err := sparse.Copy(ctx, out, content); err != nil {
 		return err
 	}
 	return out.Finish()

@@ -1,6 +1,7 @@
 package tree_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -74,7 +75,7 @@ func TestBackKeepsTheLaterSave(t *testing.T) {
 			early, err := os.OpenFile(at, os.O_WRONLY, 0)
 			must(t, err)
 			tmp := tree.SwapName()
-			swap, err := dirs.Stage("file", tmp, &tree.NewEntry{Content: strings.NewReader("made"), Mode: 0o644})
+			swap, err := dirs.Stage(t.Context(), "file", tmp, &tree.NewEntry{Content: strings.NewReader("made"), Mode: 0o644})
 			must(t, err)
 			must(t, swap.Take())
 			for step := range strings.SplitSeq(c.steps, ",") {
@@ -175,7 +176,7 @@ func TestBackTriesAgainAfterAFailedLook(t *testing.T) {
 				want = "old"
 			}
 			dirs, tmp := tree.NewDirs(r), tree.SwapName()
-			swap, err := dirs.Stage("file", tmp, &tree.NewEntry{Content: strings.NewReader("made"), Mode: 0o644})
+			swap, err := dirs.Stage(t.Context(), "file", tmp, &tree.NewEntry{Content: strings.NewReader("made"), Mode: 0o644})
 			must(t, err)
 			must(t, swap.Take())
 			if saved {
@@ -203,3 +204,25 @@ func TestBackTriesAgainAfterAFailedLook(t *testing.T) {
 		}
 	}
 }
+
+// TestStageEndsWithItsCall cancels the call after the first piece of the new content.
+func TestStageEndsWithItsCall(t *testing.T) {
+	r, dir := newTree(t, "openat2")
+	dirs := tree.NewDirs(r)
+	ctx, cancel := context.WithCancel(t.Context())
+	read := 0
+	_, err := dirs.Stage(ctx, "file", tree.SwapName(), &tree.NewEntry{Mode: 0o644, Content: io.LimitReader(readerFunc(func(b []byte) (int, error) {
+		read += len(b)
+		cancel()
+		return len(b), nil
+	}), 64<<20)})
+	names, listErr := os.ReadDir(dir)
+	must(t, errors.Join(listErr, dirs.Close()))
+	if !errors.Is(err, context.Canceled) || read > 1<<20 || len(names) > 0 {
+		t.Errorf("%v after %d bytes; there are %v", err, read, names)
+	}
+}
+
+type readerFunc func(b []byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
