@@ -112,6 +112,9 @@ func (s *Store) write(ctx context.Context, read []byte, r io.Reader) (hash strin
 			err = os.Rename(f.Name(), s.path(hash))
 		}
 	}
+	if errors.Is(err, fs.ErrPermission) && os.Chmod(s.path(hash), 0o600) == nil { // Windows replaces no file that is read-only
+		err = os.Rename(f.Name(), s.path(hash))
+	}
 	if placed = err == nil; placed {
 		s.remember(hash)
 	}
