@@ -1,9 +1,9 @@
 package fsservice
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"io"
 	pathpkg "path"
 	"strings"
 
@@ -12,6 +12,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/internal/budget"
+	"github.com/ctxfs/ctxfs/internal/sparse"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -133,9 +134,9 @@ func (c *call) copyOver(f fileCopy) (n int64, etag string, err error) {
 		return 0, "", f.source.missing(c.generation, err)
 	}
 	defer func() { _ = src.Close() }()
-	flags, more := rootfs.O_WRONLY, st.Size
-	if f.dest.match == "" { // holes are not kept; copyNew charged the rest
-		flags, more = flags|rootfs.O_CREAT, st.Size-allocated(st)
+	flags, more := rootfs.O_WRONLY, allocated(st)
+	if f.dest.match == "" { // copyNew charged it
+		flags, more = flags|rootfs.O_CREAT, 0
 	}
 	err = isDirectory(st)
 	if err == nil {
@@ -178,27 +179,21 @@ func (c *call) copyBetween(f fileCopy, src rootfs.File, from rootfs.Stat, dst ro
 	return n, etagOf(c.generation, advance(dst, to, st)), err
 }
 
-// copyContent makes dst's content and mode those of src.
+// copyContent makes dst's content and mode those of src. It keeps the holes of src where dst has no data.
 func (c *call) copyContent(src rootfs.File, from rootfs.Stat, dst rootfs.File) (n int64, err error) {
-	buf := make([]byte, writeStep)
-	for {
-		if err := fserrpb.FromContext(c); err != nil {
-			return n, written(err, n)
-		}
-		got, readErr := src.Read(buf)
-		put, err := dst.Write(buf[:got])
-		n += int64(put)
-		if err == nil && !errors.Is(readErr, io.EOF) {
-			err = readErr
-		}
-		if err != nil {
-			return n, written(err, n)
-		}
-		if readErr != nil {
-			_, err := cut(dst, n)
-			return n, errors.Join(err, dst.Chmod(from.Perm()))
+	over, err := sparse.Over(dst)
+	if err != nil {
+		return 0, err
+	}
+	if n, err = sparse.Copy(c, over, src); err != nil {
+		return n, written(cmp.Or(fserrpb.FromContext(c), err), n)
+	}
+	if st, err := dst.Stat(); err != nil || st.Size != n {
+		if err = errors.Join(err, over.Finish()); err != nil {
+			return n, err
 		}
 	}
+	return n, dst.Chmod(from.Perm())
 }
 
 // Cp implements FsService.
