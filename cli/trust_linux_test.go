@@ -41,7 +41,7 @@ func TestCommandsBelieveNoServerOfAnotherUser(t *testing.T) {
 		{"apply", "ctx_x", "--all"}, {"call", "ctxfs.v1.ContextService/ListContexts", "{}"}, {"--trust-dir", ws, "status"},
 	} {
 		code, out, errs := s.run(args...)
-		if code != 1 || !strings.Contains(errs, "belongs to uid 1000, not to you (uid 0), so it is not believed unless CTXFS_TRUST_DIR names "+contexts) || strings.Contains(out+errs, "SECRET") {
+		if code != 1 || !strings.Contains(errs, "belongs to uid 1000, not to you (uid 0), so it is not believed unless --trust-dir or CTXFS_TRUST_DIR names "+contexts) || strings.Contains(out+errs, "SECRET") {
 			t.Errorf("%v: exit %d, %q, %q", args, code, out, errs)
 		}
 	}

@@ -88,7 +88,7 @@ func TestOnlyStateOfTheUsersOwnIsBelieved(t *testing.T) {
 		{"the user's own link to the contexts", func(s *stateDir) {
 			must(s.t, errors.Join(os.Rename(s.at("."), filepath.Join(s.ws, "real")), os.Symlink("real", s.at("."))))
 		}, false, ""},
-		{"another's state", (*stateDir).giveAll, false, "belongs to uid 1000, not to you (uid 0), so it is not believed unless CTXFS_TRUST_DIR names"},
+		{"another's state", (*stateDir).giveAll, false, "belongs to uid 1000, not to you (uid 0), so it is not believed unless --trust-dir or CTXFS_TRUST_DIR names"},
 		{"another's state directory", func(s *stateDir) { s.give(".ctxfs") }, false, "belongs to uid 1000"},
 		{"another's contexts directory", func(s *stateDir) { s.give(".") }, false, "belongs to uid 1000"},
 		{"another's link to the contexts", func(s *stateDir) {

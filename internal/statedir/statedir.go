@@ -23,9 +23,9 @@ type ForeignError struct {
 	Owner, Self int
 }
 
-// Error names the setting that permits it.
+// Error names the flag and the setting that permit it.
 func (e *ForeignError) Error() string {
-	return fmt.Sprintf("%s belongs to uid %d, not to you (uid %d), so it is not believed unless CTXFS_TRUST_DIR names %s",
+	return fmt.Sprintf("%s belongs to uid %d, not to you (uid %d), so it is not believed unless --trust-dir or CTXFS_TRUST_DIR names %s",
 		e.Dir, e.Owner, e.Self, e.Contexts)
 }
 

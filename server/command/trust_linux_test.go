@@ -17,7 +17,7 @@ func TestContextsOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make files of other users")
 	}
-	const foreign = "belongs to uid 1000, not to you (uid 0), so it is not believed unless CTXFS_TRUST_DIR names"
+	const foreign = "belongs to uid 1000, not to you (uid 0), so it is not believed unless --trust-dir or CTXFS_TRUST_DIR names"
 	for _, where := range []string{"contexts", "state", "all"} {
 		for _, args := range [][]string{{"serve"}, {"doctor"}, {"doctor", "--repair"}, {"run", "--", "true"}} {
 			t.Run(where+"/"+strings.Join(args, " "), func(t *testing.T) {
