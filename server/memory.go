@@ -249,7 +249,14 @@ func (r *receiver) take(ctx context.Context, n int, m any) (kept int64, err erro
 	if err != nil {
 		return 0, err
 	}
-	if decodes > max(streamWindow, int64(n)) {
+	// What a small message is decoded to is not counted if it fits the stream's window, which the encoding gives back.
+	switch {
+	case decodes <= max(streamWindow, int64(n)):
+	case n > streamWindow: // the message is in memory already: a wait would give back what counts it
+		if !r.hold.Try(int64(n) + decodes) {
+			return 0, budget.Refuse("the request", budget.LevelAccount)
+		}
+	default:
 		ctx, cancel := context.WithTimeout(ctx, receiveTime)
 		defer cancel()
 		if err := r.hold.Wait(ctx, int64(n)+decodes); err != nil {
