@@ -78,10 +78,13 @@ type raw []byte
 // rawCodec sends raw requests as they are.
 type rawCodec struct{}
 
+// Name implements encoding.Codec: the messages are protobuf's.
 func (rawCodec) Name() string { return "proto" }
 
+// Marshal implements encoding.Codec for raw requests.
 func (rawCodec) Marshal(v any) ([]byte, error) { return *v.(*raw), nil } //nolint:forcetypeassert // emptyElements sends no other
 
+// Unmarshal implements encoding.Codec for replies.
 func (rawCodec) Unmarshal(data []byte, v any) error {
 	return proto.Unmarshal(data, v.(proto.Message)) //nolint:forcetypeassert // as above
 }

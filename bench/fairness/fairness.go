@@ -66,6 +66,9 @@ func Run(ctx context.Context, o *stand.Options) (*report.Page, error) {
 			}
 			defer end()
 			r, err := f.suffer(ctx, a)
+			if reason, ended := f.ended(); ended {
+				r.notes, err = append(r.notes, "**the server ended: "+reason+"**"), nil
+			}
 			rows = append(rows, r)
 			return err
 		})
@@ -221,11 +224,7 @@ func (f *field) suffer(ctx context.Context, a attack) (r row, err error) {
 	if attackErr := <-ended; err == nil && attackErr != nil && !errors.Is(attackErr, context.Canceled) {
 		err = attackErr
 	}
-	if r.resident = f.peak(); r.resident == 0 {
-		r.notes = append(r.notes, "**the server ended**")
-		return r, nil
-	}
-	if err != nil {
+	if r.resident = f.peak(); err != nil {
 		return r, err
 	}
 	waits, cancel := context.WithTimeout(ctx, patience)
@@ -249,6 +248,17 @@ func (f *field) suffer(ctx context.Context, a attack) (r row, err error) {
 		r.notes = append(r.notes, fmt.Sprintf("the kernel killed %d processes for want of memory", killed))
 	}
 	return r, nil
+}
+
+// ended reports whether the server has ended, and why.
+func (f *field) ended() (reason string, ended bool) {
+	if f.peak() > 0 {
+		return "", false
+	}
+	if err := f.Stop(); err != nil {
+		reason = strings.NewReplacer("\n", " ", "|", "/").Replace(err.Error())
+	}
+	return reason, true
 }
 
 func (f *field) recovery() time.Duration {

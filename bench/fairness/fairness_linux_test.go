@@ -1,17 +1,20 @@
 package fairness
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/ctxfs/ctxfs/bench/stand"
+	"github.com/ctxfs/ctxfs/client"
 )
 
 // TestMain is also the hostile command.
@@ -23,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestPanelIsServedBesideAttacks builds ctxfs, and starts it for each of three attacks.
+// TestPanelIsServedBesideAttacks builds ctxfs, and starts it for each of three attacks, and once to be killed.
 func TestPanelIsServedBesideAttacks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("run without -short: it takes most of a minute")
@@ -46,9 +49,12 @@ func TestPanelIsServedBesideAttacks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	attacks = append(attacks, attack{"the end of the server", func(_ context.Context, f *field, _ *client.Panel) error {
+		return syscall.Kill(f.PID(), syscall.SIGKILL)
+	}})
 	page, err := Run(t.Context(), &stand.Options{
 		Dir: os.TempDir(), Source: source, Self: self, Time: time.Second, Quick: true, Log: os.Stderr,
-		Only: regexp.MustCompile("^nothing$|as JSON|handles|terminals"),
+		Only: regexp.MustCompile("^nothing$|as JSON|handles|terminals|end of the server"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -59,11 +65,17 @@ func TestPanelIsServedBesideAttacks(t *testing.T) {
 			continue
 		}
 		rows++
+		if strings.HasPrefix(line, "| the end of the server") {
+			if !strings.Contains(line, "**the server ended: ") || !strings.Contains(line, "killed") {
+				t.Errorf("the row does not say that the server ended: %s", line)
+			}
+			continue
+		}
 		if cells := strings.Split(line, "|"); strings.TrimSpace(cells[6]) != "0" || strings.TrimSpace(cells[14]) != "" {
 			t.Errorf("the panel was not served: %s", line)
 		}
 	}
-	if rows != 4 {
+	if rows != 5 {
 		t.Errorf("the table has %d rows:\n%s", rows, page.Text)
 	}
 }
