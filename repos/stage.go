@@ -67,6 +67,7 @@ func (r *Repos) Stage(ctx context.Context, req StageRequest) (*Staged, error) {
 	if err := s.checkRoom(); err != nil {
 		return nil, err
 	}
+	defer r.cfg.Reviews.Hold()() // until the record of the commit keeps the contents
 	picked, err := r.cfg.Reviews.Pick(ctx, review.PickRequest{Context: req.Context, Repository: s.repo.Path, Files: req.Files})
 	if err != nil {
 		return nil, err

@@ -403,6 +403,7 @@ func (r *Reviews) complete(ctx context.Context, e *Entry) error {
 	if e.Kind == EntryApply || e.Kind == EntryDiscard || e.Kind == EntryPush {
 		r.listed.settled(e)
 	}
+	r.boundJournal()
 	if e.Undoes == 0 {
 		return nil
 	}

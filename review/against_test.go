@@ -3,12 +3,9 @@ package review
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
 )
@@ -46,7 +43,7 @@ func TestRevisionOutlivesWhatTheContextHeld(t *testing.T) {
 	}
 	remove(t, w.in(id), "new")
 	write(t, w.in(id), files{"a": "three\n"})
-	w.collectOld()
+	must(t, w.reviews.collect())
 	l := w.changes(Query{Against: Against{Revision: first}})
 	if got := l.paths(); !slices.Equal(got, []string{"M a", "D new"}) {
 		t.Fatalf("since the revision: %q", got)
@@ -55,29 +52,16 @@ func TestRevisionOutlivesWhatTheContextHeld(t *testing.T) {
 		t.Errorf("the hunks are %+v", h)
 	}
 	must(t, w.reviews.Deleted(id))
-	w.collectOld()
+	must(t, w.reviews.collect())
 	if n := len(read(t, w.in("state/blobs"))); n != 0 {
 		t.Errorf("%d contents of a deleted context are kept", n)
 	}
 }
 
-// collectOld collects as if all contents were old enough.
-func (w *world) collectOld() {
-	w.t.Helper()
-	old := time.Now().Add(-2 * keepTime)
-	must(w.t, filepath.WalkDir(w.in("state/blobs"), func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			err = os.Chtimes(name, old, old)
-		}
-		return err
-	}))
-	must(w.t, w.reviews.collect())
-}
-
 func TestOldestRevisionsAreRemoved(t *testing.T) {
 	w := newWorld(t, files{"a": "0\n"})
 	var ids []string
-	for i := range revisionsKept + 2 {
+	for i := range defaultBounds.revisions + 2 {
 		write(t, w.in(id), files{"a": fmt.Sprintln("change", i)})
 		ids = append(ids, w.submit())
 	}

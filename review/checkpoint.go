@@ -3,16 +3,19 @@ package review
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// Checkpoint is what a context held at one time. Its contents are in the store, where they stay for an hour unless an entry of the
-// journal refers to them.
+// Checkpoint is what a context held at one time. Its contents stay in the store until Record or Drop ends it.
 type Checkpoint struct {
+	reviews *Reviews
 	context string
 	// digest names the layer that versions change.
 	digest   string
@@ -30,7 +33,52 @@ func (r *Reviews) Checkpoint(ctx context.Context, id string) (*Checkpoint, error
 		return nil, err
 	}
 	defer unlock()
-	return r.checkpoint(ctx, id)
+	c, err := r.checkpoint(ctx, id)
+	if err == nil {
+		err = r.hold(c)
+	}
+	return c, err
+}
+
+// hold keeps the contents of a checkpoint until it ends. It fails with EDQUOT if those of the context would keep too much together.
+func (r *Reviews) hold(c *Checkpoint) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	kept := map[string]bool{}
+	for other := range r.checkpoints {
+		if other.context == c.context {
+			other.use(kept)
+		}
+	}
+	others := len(kept) > 0
+	c.use(kept)
+	space, err := r.store.space(kept)
+	if err != nil {
+		return err
+	}
+	if most := r.bounds.checkpointBytes; others && space > most {
+		return &fserr.Error{
+			Code: fserr.EDQUOT, Kind: fserr.KindContext,
+			Detail: fmt.Sprintf("the commands with a checkpoint that run in the context would keep %s of %s of earlier contents", seed.Size(space), seed.Size(most)),
+			Hint:   "wait until one of them has ended, or start the command without a checkpoint",
+		}
+	}
+	r.checkpoints[c] = true
+	return nil
+}
+
+// use adds the contents of a checkpoint.
+func (c *Checkpoint) use(used map[string]bool) {
+	for _, v := range c.versions {
+		used[v.Hash] = true
+	}
+}
+
+// Drop ends a checkpoint without a record.
+func (c *Checkpoint) Drop() {
+	c.reviews.mu.Lock()
+	defer c.reviews.mu.Unlock()
+	delete(c.reviews.checkpoints, c)
 }
 
 func (r *Reviews) checkpoint(ctx context.Context, id string) (_ *Checkpoint, err error) {
@@ -43,7 +91,7 @@ func (r *Reviews) checkpoint(ctx context.Context, id string) (_ *Checkpoint, err
 	if err != nil {
 		return nil, err
 	}
-	c := &Checkpoint{context: id, digest: origin.Digest, journal: next - 1}
+	c := &Checkpoint{reviews: r, context: id, digest: origin.Digest, journal: next - 1}
 	return c, r.frozen(ctx, id, func(ctx context.Context, root rootfs.Root) error {
 		diffs, err := r.compare(ctx, Query{Context: id}, origin, l.base, root, nil)
 		if err != nil {
@@ -116,6 +164,7 @@ func treesBetween(from, to *Checkpoint) (paths []Path) {
 // Record makes an entry of what a context changed since a checkpoint. It leaves out the paths for which others is true, and those of
 // entries that were made meanwhile.
 func (r *Reviews) Record(ctx context.Context, from *Checkpoint, actor, command string, others func(Path) bool) (out Recorded, err error) {
+	defer from.Drop()
 	unlock, err := r.lock(ctx, from.context)
 	if err != nil {
 		return out, err
@@ -244,7 +293,11 @@ func (r *Reviews) append(ctx context.Context, e *Entry) error {
 		return err
 	}
 	e.At = time.Now().UTC()
-	return r.journal.write(e, doneSuffix)
+	if err := r.journal.write(e, doneSuffix); err != nil {
+		return err
+	}
+	r.boundJournal()
+	return nil
 }
 
 // EntryChanges lists what an entry of a context's journal changed. may is asked whether the caller may read it. Close the List.

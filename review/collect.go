@@ -1,26 +1,142 @@
 package review
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"time"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// entriesKept is how many entries the journal keeps. Older ones can be undone no more.
-const entriesKept = 1000
+// bounds say how much reviews keep beside the contexts' own files. The newest revision of a context, and the newest entry, always stay.
+type bounds struct {
+	// entries is how many entries of the journal stay of panels, and as many of hosts and reviewers. Older ones can be undone no more.
+	entries int
+	// entryBytes bounds what the entries of a context's panels keep, allEntryBytes those of all panels.
+	entryBytes, allEntryBytes int64
+	// checkpointBytes bounds what the checkpoints of a context's running commands keep, but for the first.
+	checkpointBytes int64
+	// revisions and revisionBytes bound the submitted revisions of a context.
+	revisions     int
+	revisionBytes int64
+	// commentBytes bounds the comments of a context's decisions.
+	commentBytes int64
+	// garbage is how many bytes calls write to the store before contents that nothing refers to are removed.
+	garbage int64
+}
 
-// keepTime is how long a content stays that nothing refers to: a Decide that runs has put it there, and has not recorded it yet.
-const keepTime = time.Hour
+var defaultBounds = bounds{
+	entries: 1000, entryBytes: 4 << 30, allEntryBytes: 32 << 30, checkpointBytes: 4 << 30, revisions: 10, revisionBytes: 4 << 30, commentBytes: 16 << 20, garbage: 1 << 30,
+}
 
-// collect removes the oldest entries of the journal, and contents that no state, revision or entry refers to. The caller has the workspace's lock.
-func (r *Reviews) collect() error {
-	used := map[string]bool{}
-	if err := r.collectJournal(used); err != nil {
-		return err
+// leastSpace is what a content takes at least, with its name, in bytes.
+const leastSpace = 4 << 10
+
+// uses says which contents calls that run may refer to soon. The zero uses is ready.
+type uses struct {
+	mu      sync.Mutex
+	last    uint64
+	running map[uint64]bool
+	// at is the last call that had begun when a content was put or found. For contents that it does not have, floor is.
+	at    map[string]uint64
+	floor uint64
+}
+
+// maxTouched bounds the names in uses.
+const maxTouched = 100_000
+
+// begin begins a call. Contents that are put or found before its end are not removed before it.
+func (u *uses) begin() uint64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.running == nil {
+		u.running, u.at = map[uint64]bool{}, map[string]uint64{}
 	}
+	u.last++
+	u.running[u.last] = true
+	return u.last
+}
+
+func (u *uses) end(call uint64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if delete(u.running, call); len(u.running) == 0 {
+		clear(u.at)
+		u.floor = 0
+	}
+}
+
+// touch notes that a content is put or looked for.
+func (u *uses) touch(hash string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.running) == 0 {
+		return
+	}
+	if u.at[hash] = u.last; len(u.at) > maxTouched {
+		clear(u.at)
+		u.floor = u.last
+	}
+}
+
+// oldest returns the oldest call that runs, or the next one.
+func (u *uses) oldest() uint64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	oldest := u.last + 1
+	for call := range u.running {
+		oldest = min(oldest, call)
+	}
+	return oldest
+}
+
+// unless calls f unless a content was put or found since the call oldest began. No content is found meanwhile.
+func (u *uses) unless(hash string, oldest uint64, f func() error) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if max(u.at[hash], u.floor) >= oldest {
+		return nil
+	}
+	return f()
+}
+
+// Hold keeps the contents that are put or found from now on until release.
+func (r *Reviews) Hold() (release func()) {
+	use := r.store.uses.begin()
+	return func() { r.store.uses.end(use) }
+}
+
+// collect removes the oldest entries of the journal, and contents that nothing refers to. The caller has the workspace's lock.
+func (r *Reviews) collect() error {
+	r.boundJournal()
+	return r.collectContents()
+}
+
+// tidy removes contents that nothing refers to, once calls have written much.
+func (r *Reviews) tidy() {
+	if r.store.written.Load() < r.bounds.garbage || !r.collecting.TryLock() {
+		return
+	}
+	defer r.collecting.Unlock()
+	r.store.written.Store(0)
+	if err := r.collectContents(); err != nil {
+		r.cfg.Log.Warn("what reviews keep could not be looked through", zap.Error(err))
+	}
+}
+
+// collectContents removes contents that no state, revision, checkpoint or entry refers to, and no call that runs. The journal is last: what a call takes
+// from a state, it has put there.
+func (r *Reviews) collectContents() error {
+	oldest, used := r.store.uses.oldest(), map[string]bool{}
 	entries, err := os.ReadDir(r.states.dir)
 	if err != nil {
 		return err
@@ -48,44 +164,170 @@ func (r *Reviews) collect() error {
 			used[hash] = true
 		}
 	}
-	return r.store.retain(used, time.Now().Add(-keepTime))
-}
-
-func (r *Reviews) collectJournal(used map[string]bool) error {
-	ids, err := r.journal.ids(doneSuffix)
-	if err != nil {
+	r.mu.Lock()
+	for c := range r.checkpoints {
+		c.use(used)
+	}
+	r.mu.Unlock()
+	if err := r.journal.use(used); err != nil {
 		return err
 	}
-	for i, id := range ids {
-		if len(ids)-i > entriesKept {
-			if err := os.Remove(r.journal.file(id, doneSuffix)); err != nil {
-				return err
-			}
-			continue
-		}
-		e, err := r.journal.read(id, doneSuffix)
+	return r.store.retain(used, oldest)
+}
+
+// use adds the contents that entries refer to.
+func (j journal) use(used map[string]bool) error {
+	for _, suffix := range []string{intentSuffix, doneSuffix} { // a begun entry becomes a done one
+		ids, err := j.ids(suffix)
 		if err != nil {
 			return err
 		}
-		for _, s := range e.Steps {
-			for _, v := range []Version{s.Before, s.After, s.BaseBefore, s.BaseAfter} {
-				used[v.Hash] = true
+		for _, id := range ids {
+			e, err := j.read(id, suffix)
+			if fserr.CodeOf(err) == fserr.ENOENT {
+				continue
 			}
-			s.Unresolved.use(used)
-			s.WasUnresolved.use(used)
-			s.Pulled.use(used)
-			s.WasPulled.use(used)
-			for _, v := range []*Version{s.Behind, s.WasBehind} {
-				if v != nil {
-					used[v.Hash] = true
-				}
+			if err != nil {
+				return err
 			}
-			if c := s.Commit; c != nil {
-				used[c.Before.Hash], used[c.After.Hash] = true, true
-			}
+			e.use(used)
 		}
 	}
 	return nil
+}
+
+// cost is what an entry of the journal keeps.
+type cost struct {
+	context  string
+	ofPanel  bool
+	bytes    int64
+	measured bool
+}
+
+// costOf returns what an entry keeps.
+func (r *Reviews) costOf(id int64) (cost, error) {
+	if c := r.costs[id]; c.measured {
+		return c, nil
+	}
+	st, err := os.Stat(r.journal.file(id, doneSuffix))
+	if err != nil {
+		return cost{}, err
+	}
+	e, err := r.journal.read(id, doneSuffix)
+	if err != nil {
+		return cost{}, err
+	}
+	used := map[string]bool{}
+	if e.isOfPanel() { // the others are bounded by their number
+		e.use(used)
+	}
+	space, err := r.store.space(used)
+	c := cost{e.Context, e.isOfPanel(), space + st.Size(), true}
+	r.costs[id] = c
+	return c, err
+}
+
+// boundJournal removes the oldest entries: those of panels that keep too much, or are too many, and of the others what is too many. The entries of one do
+// not take the place of the others'. The caller has the workspace's lock.
+func (r *Reviews) boundJournal() {
+	err := func() error {
+		ids, err := r.journal.ids(doneSuffix)
+		if err != nil {
+			return err
+		}
+		k := keptEntries{of: map[string][]int64{}, bytes: map[string]int64{}}
+		for _, id := range ids {
+			c, err := r.costOf(id)
+			if err != nil {
+				return err
+			}
+			k.add(id, c)
+		}
+		var errs []error
+		for _, id := range k.surplus(r.bounds, r.costs) {
+			errs = append(errs, os.Remove(r.journal.file(id, doneSuffix)))
+			delete(r.costs, id)
+		}
+		return errors.Join(errs...)
+	}()
+	if err != nil {
+		r.cfg.Log.Warn("the oldest entries of the journal could not be removed", zap.Error(err))
+	}
+}
+
+// keptEntries are the entries of the journal, the oldest first.
+type keptEntries struct {
+	others []int64
+	// of and bytes are those of panels, by context.
+	of       map[string][]int64
+	bytes    map[string]int64
+	all      int
+	allBytes int64
+	newest   int64
+}
+
+func (k *keptEntries) add(id int64, c cost) {
+	k.newest = id
+	if !c.ofPanel {
+		k.others = append(k.others, id)
+		return
+	}
+	k.of[c.context] = append(k.of[c.context], id)
+	k.bytes[c.context] += c.bytes
+	k.all++
+	k.allBytes += c.bytes
+}
+
+// drop takes away the oldest entry of a context's panels.
+func (k *keptEntries) drop(context string, costs map[int64]cost) (id int64) {
+	id, k.of[context] = k.of[context][0], k.of[context][1:]
+	k.bytes[context] -= costs[id].bytes
+	k.all--
+	k.allBytes -= costs[id].bytes
+	return id
+}
+
+// surplus returns the entries that are beyond the bounds. Where those of all panels are too much, the context that has most loses its oldest one.
+func (k *keptEntries) surplus(most bounds, costs map[int64]cost) (out []int64) {
+	out = append(out, k.others[:max(0, len(k.others)-most.entries)]...)
+	for context := range k.of {
+		for len(k.of[context]) > 1 && k.bytes[context] > most.entryBytes {
+			out = append(out, k.drop(context, costs))
+		}
+	}
+	for k.all > most.entries || k.allBytes > most.allEntryBytes {
+		isLess := func(a, b string) int { return cmp.Compare(k.bytes[a], k.bytes[b]) }
+		if k.all > most.entries {
+			isLess = func(a, b string) int { return cmp.Compare(len(k.of[a]), len(k.of[b])) }
+		}
+		may := slices.DeleteFunc(slices.Sorted(maps.Keys(k.of)), func(c string) bool { return len(k.of[c]) == 0 || k.of[c][0] == k.newest })
+		if len(may) == 0 {
+			break
+		}
+		out = append(out, k.drop(slices.MaxFunc(may, isLess), costs))
+	}
+	return out
+}
+
+// use adds the contents that an entry refers to.
+func (e *Entry) use(used map[string]bool) {
+	for _, s := range e.Steps {
+		for _, v := range []Version{s.Before, s.After, s.BaseBefore, s.BaseAfter} {
+			used[v.Hash] = true
+		}
+		s.Unresolved.use(used)
+		s.WasUnresolved.use(used)
+		s.Pulled.use(used)
+		s.WasPulled.use(used)
+		for _, v := range []*Version{s.Behind, s.WasBehind} {
+			if v != nil {
+				used[v.Hash] = true
+			}
+		}
+		if c := s.Commit; c != nil {
+			used[c.Before.Hash], used[c.After.Hash] = true, true
+		}
+	}
 }
 
 // use adds the contents that the state refers to.
@@ -107,8 +349,31 @@ func (st *state) use(used map[string]bool) {
 	}
 }
 
-// retain removes what is not used and older than a time.
-func (s *Store) retain(used map[string]bool, before time.Time) error {
+// space returns what contents take on the disk, in bytes. A content that is not there takes nothing.
+func (s *Store) space(hashes map[string]bool) (n int64, err error) {
+	root, err := rootfs.Open(s.dir, rootfs.Options{})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	for hash := range hashes {
+		if hash == "" {
+			continue
+		}
+		st, err := root.Lstat(hash[:2] + "/" + hash)
+		switch {
+		case isAbsent(err):
+		case err != nil:
+			return n, err
+		default:
+			n += max(st.Blocks*blockSize, leastSpace)
+		}
+	}
+	return n, nil
+}
+
+// retain removes the contents that are not used, and that no call has put or found since the call oldest began.
+func (s *Store) retain(used map[string]bool, oldest uint64) error {
 	dirs, err := os.ReadDir(s.dir)
 	if err != nil {
 		return err
@@ -116,25 +381,30 @@ func (s *Store) retain(used map[string]bool, before time.Time) error {
 	var errs []error
 	for _, dir := range dirs {
 		if !dir.IsDir() {
-			errs = append(errs, removeOlder(filepath.Join(s.dir, dir.Name()), before)) // of a Put that was interrupted
-			continue
+			continue // a Put writes it
 		}
 		contents, err := os.ReadDir(filepath.Join(s.dir, dir.Name()))
 		errs = append(errs, err)
 		for _, c := range contents {
 			if !used[c.Name()] {
-				errs = append(errs, removeOlder(s.path(c.Name()), before))
+				errs = append(errs, s.removeUnless(c.Name(), oldest))
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// removeOlder removes a file that was made before a time.
-func removeOlder(name string, before time.Time) error {
-	st, err := os.Lstat(name)
-	if err == nil && st.ModTime().Before(before) {
-		err = os.Remove(name)
+// removeUnless removes a content unless a call has put or found it since the call oldest began.
+func (s *Store) removeUnless(hash string, oldest uint64) error {
+	gone := filepath.Join(s.dir, newPrefix+hash) // a start removes it, too
+	renamed := false
+	err := s.uses.unless(hash, oldest, func() error {
+		err := os.Rename(s.path(hash), gone)
+		renamed = err == nil
+		return err
+	})
+	if renamed { // to remove a large file takes long
+		err = os.Remove(gone)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

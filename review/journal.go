@@ -87,6 +87,20 @@ type AppliedFile struct {
 	OwnerLost bool
 }
 
+// Host is the actor of what a host does.
+const Host = "host"
+
+// isOfPanel reports whether a panel makes such entries by itself: what its commands changed, and what it discards, pulls and pushes.
+func (e *Entry) isOfPanel() bool {
+	switch e.Kind {
+	case EntryExec:
+		return true // the host records it, whoever ran the command
+	case EntryDiscard, EntryPull, EntryPush:
+		return e.Actor != Host
+	}
+	return false
+}
+
 // Files lists what the entry did.
 func (e *Entry) Files() []AppliedFile {
 	out := make([]AppliedFile, len(e.Steps))
@@ -143,13 +157,25 @@ func (j journal) next() (int64, error) {
 func (j journal) read(id int64, suffix string) (*Entry, error) {
 	data, err := os.ReadFile(j.file(id, suffix))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, noEntry(id)
+		return nil, j.missing(id)
 	}
 	e := &Entry{}
 	if err == nil && (json.Unmarshal(data, e) != nil || e.Format != entryFormat) {
 		err = &fserr.Error{Code: fserr.EIO, Detail: fmt.Sprintf("entry %d of the journal is damaged, or of a newer ctxfs", id)}
 	}
 	return e, err
+}
+
+// missing says why the journal does not have an entry: it was dropped, or there was none.
+func (j journal) missing(id int64) error {
+	next, err := j.next()
+	if err != nil || id <= 0 || id >= next {
+		return noEntry(id)
+	}
+	return &fserr.Error{
+		Code: fserr.ENOENT, Detail: fmt.Sprintf("the journal does not keep entry %d any more: it drops the oldest ones when they are too many or keep too much", id),
+		Hint: "it can be undone no more, unlike the newer ones: 'ctxfs log' lists them",
+	}
 }
 
 func noEntry(id int64) error {

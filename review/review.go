@@ -136,8 +136,16 @@ type Reviews struct {
 	ws        *workspace
 	git       *git.Reader
 
+	bounds bounds
+	// costs are what the entries of the journal keep, by ID. The holder of the workspace's lock uses it.
+	costs map[int64]cost
+	// collecting is held by a call that removes contents.
+	collecting sync.Mutex
+
 	mu    sync.Mutex
 	locks map[string]chan struct{}
+	// checkpoints are those that neither Record nor Drop has ended.
+	checkpoints map[*Checkpoint]bool
 	// point is called with the name of each phase of what changes files. Tests write, or stop, there.
 	point func(phase string)
 	// watchers receive an event for each step.
@@ -171,6 +179,7 @@ func Open(ctx context.Context, cfg Config) (*Reviews, error) {
 		cfg: cfg, store: store, states: states{in("contexts")}, journal: journal{in("journal")}, known: knownFiles{in("known")},
 		listed: listed, revisions: revisions{in("revisions")}, looked: looked{at: map[string]look{}},
 		point: func(string) {}, locks: map[string]chan struct{}{}, watchers: map[string]map[chan Event]bool{},
+		bounds: defaultBounds, costs: map[int64]cost{}, checkpoints: map[*Checkpoint]bool{},
 	}
 	r.git = git.NewReader(git.Options{Scratch: in("scratch")})
 	r.ws = &workspace{root: root, store: store, merger: merger{store: store, scratch: in("scratch")}}
@@ -194,7 +203,13 @@ func (r *Reviews) lock(ctx context.Context, id string) (unlock func(), err error
 	r.mu.Unlock()
 	select {
 	case l <- struct{}{}:
-		return func() { <-l }, nil
+		use := r.store.uses.begin()
+		return func() {
+			r.store.uses.end(use)
+			if <-l; id != "" {
+				r.tidy()
+			}
+		}, nil
 	case <-ctx.Done():
 		return nil, &fserr.Error{Code: fserr.CodeOf(ctx.Err()), Detail: "another call reviews the context", Err: ctx.Err()}
 	}

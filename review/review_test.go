@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 )
@@ -412,14 +410,6 @@ func TestContentsAreCollected(t *testing.T) {
 	e := w.apply(ApplyRequest{Selection: &Selection{Changes: []Selected{{Path: "a"}}}, Approve: true})
 	w.decide(Approved, Selection{All: true})
 	w.decide("", Selection{All: true})
-	must(t, w.reviews.store.retain(nil, time.Time{})) // everything is too new
-	old := time.Now().Add(-2 * keepTime)
-	must(t, filepath.WalkDir(w.in("state/blobs"), func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			err = os.Chtimes(name, old, old)
-		}
-		return err
-	}))
 	must(t, w.reviews.Close())
 	w.open()
 	if w.reviews.store.has(t.Context(), hashOfText("forgotten\n")) || !w.reviews.store.has(t.Context(), hashOfText("base\n")) {

@@ -18,9 +18,6 @@ import (
 	"github.com/ctxfs/ctxfs/internal/durable"
 )
 
-// revisionsKept is how many submitted revisions of a context are kept.
-const revisionsKept = 10
-
 // revisionFormat is the format of revisions that this version reads and writes.
 const revisionFormat = 1
 
@@ -34,6 +31,10 @@ type revision struct {
 	Overrides pathMap[Version] `json:"overrides"`
 	// Beside are ignored directories and barred paths, whose content is not kept.
 	Beside pathMap[Difference] `json:"beside,omitempty"`
+	// Space is what the contents take in the store, in bytes.
+	Space int64 `json:"space,omitempty"`
+	// size is that of the record, in bytes.
+	size int64
 }
 
 // revisions keeps the revisions of each context in a directory of its own.
@@ -71,7 +72,7 @@ func (r revisions) load(context, id string) (*revision, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	rev := &revision{}
+	rev := &revision{size: int64(len(data))}
 	if err == nil && (json.Unmarshal(data, rev) != nil || rev.Format != revisionFormat) {
 		err = &fserr.Error{
 			Code: fserr.EIO, Kind: fserr.KindContext, Detail: fmt.Sprintf("revision %s of context '%s' is damaged, or of a newer ctxfs", id, context),
@@ -101,8 +102,8 @@ func (r revisions) read(context, id string) (*revision, error) {
 	return nil, &fserr.Error{Code: fserr.ENOENT, Kind: fserr.KindContext, Detail: fmt.Sprintf("context '%s' has no revision %.80q", context, id), Hint: hint}
 }
 
-// write keeps a revision, and removes the oldest ones.
-func (r revisions) write(context string, rev *revision) error {
+// write keeps a revision, and removes the oldest ones that are beyond the bounds.
+func (r revisions) write(context string, rev *revision, most bounds) error {
 	data, err := json.Marshal(rev)
 	if err == nil {
 		err = durable.MkdirAll(r.of(context), 0o700)
@@ -115,8 +116,11 @@ func (r revisions) write(context string, rev *revision) error {
 	}
 	kept, err := r.list(context)
 	errs := []error{err}
-	for _, old := range kept[min(len(kept), revisionsKept):] {
-		errs = append(errs, os.Remove(filepath.Join(r.of(context), old.ID+".json")))
+	space := int64(0)
+	for i, rev := range kept {
+		if space += rev.Space + rev.size; i >= most.revisions || i > 0 && space > most.revisionBytes {
+			errs = append(errs, os.Remove(filepath.Join(r.of(context), rev.ID+".json")))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -136,12 +140,17 @@ func (r revisions) use(used map[string]bool) error {
 			return err
 		}
 		for _, rev := range kept {
-			for _, v := range rev.Overrides {
-				used[v.Hash] = true
-			}
+			rev.use(used)
 		}
 	}
 	return nil
+}
+
+// use adds the contents of a revision.
+func (rev *revision) use(used map[string]bool) {
+	for _, v := range rev.Overrides {
+		used[v.Hash] = true
+	}
 }
 
 // seal puts the contents of a context's changes into the store, and returns the revision that they make. A file that another program writes meanwhile
@@ -156,5 +165,9 @@ func (r *Reviews) seal(ctx context.Context, root rootfs.Root, l *List) (*revisio
 		return nil, err
 	}
 	rev.Overrides, rev.Beside = after(diffs, l.state.Overrides)
-	return rev, nil
+	used := map[string]bool{}
+	rev.use(used)
+	var err error
+	rev.Space, err = r.store.space(used)
+	return rev, err
 }

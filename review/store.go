@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
@@ -31,6 +32,9 @@ type Store struct {
 	mu     sync.Mutex
 	// sound are contents that this process has written or read.
 	sound map[string]bool
+	uses  uses
+	// written is how many bytes were written since contents were collected last.
+	written atomic.Int64
 }
 
 // OpenStore returns the store of dir, which it makes when it is missing.
@@ -65,14 +69,17 @@ func (s *Store) Put(ctx context.Context, r io.Reader) (hash string, size int64, 
 type placing struct {
 	*hasher
 	out *sparse.FileSink
+	// data counts the bytes that are in no hole.
+	data int64
 }
 
-func (p placing) Write(b []byte) (int, error) {
+func (p *placing) Write(b []byte) (int, error) {
 	_, _ = p.hasher.Write(b) // it does not fail
+	p.data += int64(len(b))
 	return p.out.Write(b)
 }
 
-func (p placing) Hole(n int64) error {
+func (p *placing) Hole(n int64) error {
 	return errors.Join(p.hasher.Hole(n), p.out.Hole(n))
 }
 
@@ -89,7 +96,7 @@ func (s *Store) write(ctx context.Context, read []byte, r io.Reader) (hash strin
 			err = errors.Join(err, os.Remove(f.Name()))
 		}
 	}()
-	to := placing{newHasher(), sparse.Writer(f)}
+	to := &placing{hasher: newHasher(), out: sparse.Writer(f)}
 	if _, err = to.Write(read); err != nil {
 		return "", 0, err
 	}
@@ -117,6 +124,7 @@ func (s *Store) write(ctx context.Context, read []byte, r io.Reader) (hash strin
 	}
 	if placed = err == nil; placed {
 		s.remember(hash)
+		s.written.Add(max(to.data, leastSpace))
 	}
 	return hash, size, err
 }
@@ -192,6 +200,7 @@ func (s *Store) has(ctx context.Context, hash string) bool {
 	if hash == "" {
 		return false
 	}
+	s.uses.touch(hash)
 	st, err := os.Lstat(s.path(hash))
 	if err != nil {
 		return false

@@ -79,4 +79,7 @@ func (c *checkpoint) leftOut(paths []review.Path, most, bytes int) (list []strin
 }
 
 // Drop implements exec.Checkpoint.
-func (c *checkpoint) Drop() { c.others.Stop() }
+func (c *checkpoint) Drop() {
+	c.others.Stop()
+	c.before.Drop()
+}

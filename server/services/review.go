@@ -369,7 +369,7 @@ func actor(caller panels.Identity) string {
 	if caller.Panel != "" {
 		return caller.Panel
 	}
-	return "host"
+	return review.Host
 }
 
 // Discard implements ReviewService.

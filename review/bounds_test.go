@@ -1,0 +1,277 @@
+package review
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// large returns a content of 100 KiB that no other number has.
+func large(n int) string { return strings.Repeat(fmt.Sprintf("%09d\n", n), 10<<10) }
+
+// stored returns the space that the store takes.
+func (w *world) stored() (n int64) {
+	w.t.Helper()
+	must(w.t, filepath.WalkDir(w.in("state/blobs"), func(_ string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		n += info.Size()
+		return err
+	}))
+	return n
+}
+
+// entries returns the IDs of the journal's entries.
+func (w *world) entries() []int64 {
+	w.t.Helper()
+	ids, err := w.reviews.journal.ids(doneSuffix)
+	must(w.t, err)
+	return ids
+}
+
+// TestJournalOfPanelsIsBounded lets a panel rewrite a file of 100 KiB 40 times, each in an entry of one kind. The entries that are left keep what
+// the bound says, the newest of them can be undone, and the store has no content of the others.
+func TestJournalOfPanelsIsBounded(t *testing.T) {
+	t.Parallel()
+	const most = 1 << 20
+	discard := func(w *world, _ int) {
+		_, err := w.reviews.Discard(t.Context(), id, Selection{All: true}, "", "panels/a")
+		must(t, err)
+	}
+	none := func(*world, int) {}
+	for name, c := range map[string]struct {
+		bounds      bounds
+		within, end func(w *world, i int)
+		kept        int
+	}{
+		"commands, of a context": {bounds{entries: 1000, entryBytes: most, allEntryBytes: 1 << 40}, none, none, 5},
+		"commands, in all":       {bounds{entries: 1000, entryBytes: 1 << 40, allEntryBytes: most}, none, none, 5},
+		"commands, by number":    {bounds{entries: 3, entryBytes: 1 << 40, allEntryBytes: 1 << 40}, none, none, 3},
+		"the newest stays":       {bounds{entries: 1000, entryBytes: 1, allEntryBytes: 1}, none, none, 1},
+		"discards":               {bounds{entries: 1000, entryBytes: most, allEntryBytes: 1 << 40}, nil, discard, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, files{"a": "base\n"})
+			c.bounds.checkpointBytes, c.bounds.garbage = 1<<40, 200<<10
+			w.reviews.bounds = c.bounds
+			peak := int64(0)
+			for i := range 40 {
+				change := func() { write(t, w.in(id), files{"a": large(i)}) }
+				if c.within == nil {
+					change()
+				} else {
+					w.command(change, nobody)
+				}
+				c.end(w, i)
+				peak = max(peak, w.stored())
+			}
+			ids := w.entries()
+			if len(ids) != c.kept {
+				t.Errorf("%d entries are kept, want %d", len(ids), c.kept)
+			}
+			if want := int64(c.kept+1)*2*100<<10 + 500<<10; peak > want {
+				t.Errorf("the store took %d bytes, want at most %d", peak, want)
+			}
+			before := read(t, w.in(id))
+			must(t, w.takeBack(ids[len(ids)-1]))
+			if after := read(t, w.in(id)); after["a"] == before["a"] || len(after["a"]) < 5 {
+				t.Errorf("the undo left %.20q", after["a"])
+			}
+			err := w.takeBack(1)
+			if fserr.CodeOf(err) != fserr.ENOENT || !strings.Contains(err.Error(), "does not keep entry 1 any more") {
+				t.Errorf("undo of a dropped entry: %v", err)
+			}
+			if err := w.takeBack(1000); fserr.CodeOf(err) != fserr.ENOENT || !strings.Contains(err.Error(), "has no entry") {
+				t.Errorf("undo of no entry: %v", err)
+			}
+		})
+	}
+}
+
+// TestPanelsDoNotDisplaceWhatHostsDid has a host apply, and panels run commands beyond every bound. The apply can be undone then.
+func TestPanelsDoNotDisplaceWhatHostsDid(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"a": "base\n", "b": "base\n"})
+	w.reviews.bounds = bounds{entries: 2, entryBytes: 300 << 10, allEntryBytes: 400 << 10, checkpointBytes: 1 << 40, garbage: 1}
+	write(t, w.in(id), files{"b": "applied\n"})
+	applied := w.apply(ApplyRequest{Selection: &Selection{All: true}, Approve: true})
+	for i := range 10 {
+		w.command(func() { write(t, w.in(id), files{"a": large(i)}) }, nobody)
+	}
+	if ids := w.entries(); len(ids) != 2 || ids[0] != applied.ID {
+		t.Errorf("kept are the entries %v, want the apply %d and one command", ids, applied.ID)
+	}
+	_, err := w.undo(applied.ID)
+	must(t, err)
+	same(t, "the workspace", read(t, w.in("workspace")), files{"a": "base\n", "b": "base\n"})
+}
+
+// TestPanelsDoNotDisplaceEachOther has a panel of one context run many commands. The command of another context, which is older, can be undone.
+func TestPanelsDoNotDisplaceEachOther(t *testing.T) {
+	t.Parallel()
+	for name, b := range map[string]bounds{
+		"bytes":  {entries: 1000, entryBytes: 1 << 40, allEntryBytes: 1 << 20},
+		"number": {entries: 4, entryBytes: 1 << 40, allEntryBytes: 1 << 40},
+	} {
+		w := newWorld(t, files{"a": "base\n"})
+		must(t, os.CopyFS(w.in("ctx_b"), os.DirFS(w.in(id))))
+		b.checkpointBytes, b.garbage = 1<<40, 1
+		w.reviews.bounds = b
+		before, err := w.reviews.Checkpoint(t.Context(), "ctx_b")
+		must(t, err)
+		write(t, w.in("ctx_b"), files{"a": "of b\n"})
+		done, err := w.reviews.Record(t.Context(), before, "host", "make", nobody)
+		must(t, err)
+		for i := range 12 {
+			w.command(func() { write(t, w.in(id), files{"a": large(i)}) }, nobody)
+		}
+		if ids := w.entries(); len(ids) > 6 || ids[0] != done.Entry {
+			t.Errorf("%s: kept are %v, want %d among them", name, ids, done.Entry)
+		}
+		must(t, w.takeBack(done.Entry))
+		same(t, name, read(t, w.in("ctx_b")), files{"a": "base\n"})
+	}
+}
+
+// TestWhatRunsKeepsItsContents removes contents while a command with a checkpoint runs, and between the steps of a call.
+func TestWhatRunsKeepsItsContents(t *testing.T) {
+	t.Parallel()
+	for _, ends := range []string{"recorded", "dropped"} {
+		w := newWorld(t, files{"a": "base\n"})
+		w.reviews.bounds.garbage = 1
+		write(t, w.in(id), files{"a": large(1)})
+		before, err := w.reviews.Checkpoint(t.Context(), id)
+		must(t, err)
+		write(t, w.in(id), files{"a": "short\n"})
+		must(t, w.reviews.collect())
+		if ends == "dropped" {
+			before.Drop()
+			must(t, w.reviews.collect())
+			if n := w.stored(); n != 0 {
+				t.Errorf("the store has %d bytes after the drop", n)
+			}
+			continue
+		}
+		done, err := w.reviews.Record(t.Context(), before, "host", "make", nobody)
+		must(t, err)
+		must(t, w.takeBack(done.Entry))
+		same(t, "after the undo", read(t, w.in(id)), files{"a": large(1)})
+	}
+	w := newWorld(t, files{"a": "base\n"})
+	release := w.reviews.Hold()
+	hash, _, err := w.reviews.store.Put(t.Context(), strings.NewReader("of a call that runs"))
+	must(t, err)
+	later := w.reviews.Hold()
+	release()
+	must(t, w.reviews.collect())
+	if w.reviews.store.has(t.Context(), hash) {
+		t.Error("the content of a call that has ended stays")
+	}
+	hash, _, err = w.reviews.store.Put(t.Context(), strings.NewReader("of a call that runs"))
+	must(t, err)
+	must(t, w.reviews.collect())
+	if !w.reviews.store.has(t.Context(), hash) {
+		t.Error("the content of a call that runs was removed")
+	}
+	later()
+}
+
+// TestManyTouchedContentsStay has a call put more contents than uses remembers.
+func TestManyTouchedContentsStay(t *testing.T) {
+	t.Parallel()
+	var u uses
+	call := u.begin()
+	for i := range maxTouched + 2 {
+		u.touch(fmt.Sprint(i))
+	}
+	for _, name := range []string{"0", fmt.Sprint(maxTouched + 1)} {
+		must(t, u.unless(name, u.oldest(), func() error { return fmt.Errorf("%s may be removed", name) }))
+	}
+	if len(u.at) > maxTouched {
+		t.Errorf("it has %d names", len(u.at))
+	}
+	u.end(call)
+	removed := false
+	must(t, u.unless("0", u.oldest(), func() error { removed = true; return nil }))
+	if !removed {
+		t.Error("a content stays although no call runs")
+	}
+}
+
+// TestRunningCheckpointsAreBounded begins checkpoints of commands that run on, each with another content of 100 KiB.
+func TestRunningCheckpointsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"a": "base\n"})
+	w.reviews.bounds.checkpointBytes = 250 << 10
+	var running []*Checkpoint
+	var err error
+	for i := 0; err == nil; i++ {
+		write(t, w.in(id), files{"a": large(i)})
+		var c *Checkpoint
+		if c, err = w.reviews.Checkpoint(t.Context(), id); err == nil {
+			running = append(running, c)
+		}
+	}
+	if fserr.CodeOf(err) != fserr.EDQUOT || len(running) != 2 || !strings.Contains(err.Error(), "300 KiB of 250 KiB") {
+		t.Errorf("after %d checkpoints: %v", len(running), err)
+	}
+	must(t, os.CopyFS(w.in("ctx_b"), os.DirFS(w.in(id))))
+	other, err := w.reviews.Checkpoint(t.Context(), "ctx_b")
+	must(t, err) // another context has its own bound
+	other.Drop()
+	running[0].Drop()
+	c, err := w.reviews.Checkpoint(t.Context(), id)
+	must(t, err)
+	c.Drop()
+	running[1].Drop()
+	w.reviews.bounds.checkpointBytes = 1
+	c, err = w.reviews.Checkpoint(t.Context(), id)
+	must(t, err) // one always may run
+	c.Drop()
+}
+
+// TestRevisionsAreBoundedInBytes submits contents of 100 KiB. The newest revision stays, however large it is.
+func TestRevisionsAreBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	for most, kept := range map[int64]int{1: 1, 350 << 10: 3, 1 << 40: 6} {
+		w := newWorld(t, files{"a": "base\n"})
+		w.reviews.bounds.revisionBytes, w.reviews.bounds.garbage = most, 100<<10
+		var ids []string
+		for i := range 6 {
+			write(t, w.in(id), files{"a": large(i)})
+			ids = append(ids, w.submit())
+		}
+		for i, rev := range ids {
+			l, err := w.reviews.Changes(t.Context(), Query{Context: id, Against: Against{Revision: rev}})
+			if is := i >= len(ids)-kept; is != (err == nil) || !is && fserr.CodeOf(err) != fserr.ENOENT {
+				t.Errorf("bound %d: revision %d of %d: %v", most, i, len(ids), err)
+			}
+			if err == nil {
+				must(t, l.Close())
+			}
+		}
+		if n := w.stored(); n > int64(kept+1)*100<<10 {
+			t.Errorf("bound %d: the store has %d bytes", most, n)
+		}
+	}
+}
+
+// TestSparseContentsCountWhatTheyTake: a file of 1 GiB of holes keeps nothing from being undone.
+func TestSparseContentsCountWhatTheyTake(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"a": "base\n"})
+	w.reviews.bounds.entryBytes = 1 << 20
+	w.command(func() { write(t, w.in(id), files{"a": "second\n"}) }, nobody)
+	w.command(func() { must(t, os.Truncate(filepath.Join(w.in(id), "a"), 1<<30)) }, nobody)
+	if ids := w.entries(); !slices.Equal(ids, []int64{1, 2}) {
+		t.Errorf("kept are %v", ids)
+	}
+}
