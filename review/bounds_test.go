@@ -275,3 +275,17 @@ func TestSparseContentsCountWhatTheyTake(t *testing.T) {
 		t.Errorf("kept are %v", ids)
 	}
 }
+
+// TestCommentsAreBounded decides on three files with comments that fit, then with longer ones, and without any.
+func TestCommentsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"a": "1\n", "b": "1\n", "c": "1\n"})
+	w.reviews.bounds.commentBytes = 300
+	write(t, w.in(id), files{"a": "2\n", "b": "2\n", "c": "2\n"})
+	for n, want := range map[int]fserr.Code{100: 0, 101: fserr.EDQUOT, 0: 0} {
+		_, err := w.reviews.Decide(t.Context(), DecideRequest{Context: id, Selection: Selection{All: true}, Decision: Rejected, Comment: strings.Repeat("x", n)})
+		if (err != nil) != (want != 0) || err != nil && fserr.CodeOf(err) != want {
+			t.Errorf("comments of %d bytes: %v", n, err)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"math"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/fserr"
 )
 
 // Decided says what Decide decided on.
@@ -59,11 +62,31 @@ func (r *Reviews) Decide(ctx context.Context, req DecideRequest) (out Decided, e
 		out.Hunks += len(c.hunks)
 		l.state.decide(c, verdict)
 	}
+	if n := l.state.comments(); req.Comment != "" && n > r.bounds.commentBytes {
+		return Decided{}, &fserr.Error{
+			Code: fserr.EDQUOT, Kind: fserr.KindContext,
+			Detail: fmt.Sprintf("the comments on the context would take %s of %s: each change keeps its own", seed.Size(n), seed.Size(r.bounds.commentBytes)),
+			Hint:   "decide on fewer changes with the comment, or shorten it",
+		}
+	}
 	if err := errors.Join(r.flush(chosen), r.states.write(req.Context, l.state)); err != nil {
 		return Decided{}, err
 	}
 	r.tell(req.Context, Event{Kind: EventDecided})
 	return out, nil
+}
+
+// comments returns the size of all comments, in bytes.
+func (st *state) comments() (n int64) {
+	for _, d := range st.Decided {
+		if d.Whole != nil {
+			n += int64(len(d.Whole.Comment))
+		}
+		for _, v := range d.Hunks {
+			n += int64(len(v.Comment))
+		}
+	}
+	return n
 }
 
 // choose finds what a selection names, and keeps the contents of it. left has what All, or a directory, leaves out. Close the List.
