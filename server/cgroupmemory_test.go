@@ -22,12 +22,12 @@ func TestLimitOfControlGroups(t *testing.T) {
 		"version 1, with another":      {"3:cpu,memory:/a\n", map[string]string{"memory/a/memory.limit_in_bytes": "4096\n"}, 4096},
 		"mounted in a container":       {"0::/docker/0123\n", map[string]string{"memory.max": "4096\n"}, 4096},
 		"version 1 in a container":     {"3:memory:/docker/0123\n", map[string]string{"memory/memory.limit_in_bytes": "4096\n"}, 4096},
-		"outside of the own namespace": {"0::/../../x\n", map[string]string{"memory.max": "4096\n"}, 4096},
+		"outside of the own namespace": {"0::/../../x\n", map[string]string{"memory.max": "4096\n", "../../x/memory.max": "1024\n"}, 4096},
 		"a line that is none":          {"memory\n\n", map[string]string{"memory.max": "4096\n"}, math.MaxInt64},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
+			dir := filepath.Join(t.TempDir(), "sys", "cgroup")
 			for file, text := range c.files {
 				at := filepath.Join(dir, file)
 				if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
