@@ -295,12 +295,12 @@ var unread = map[string]func(t *testing.T, r *running, token string, n int) (cut
 	},
 }
 
-// smallMemory returns settings with which a panel's memory has room for two large replies. A session may run no third call while its client reads
+// smallMemory returns settings with which a panel's memory has room for one large reply. A session may run no third call while its client reads
 // nothing: the receiver sends the reply of a call that it ran itself, and waits. So more memory may never be full.
 func smallMemory(t *testing.T) Config {
 	t.Helper()
 	cfg := sessionConfig(t)
-	cfg.MemoryPerPanel, cfg.MemoryPerConnection = 8<<20, 8<<20
+	cfg.MemoryPerPanel, cfg.MemoryPerConnection = 4<<20, 4<<20
 	return cfg
 }
 
