@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -246,7 +247,7 @@ func (l *cutLoad) summary() {
 	fmt.Printf("ledger: %s: %d cuts; acknowledged %v, in flight %v\n", l.t.Name(), l.cuts, sum.acknowledged, l.flight)
 }
 
-// TestReviewCuts cuts the power while a host applies, commits, rebases, resolves, undoes and discards what a context changed. It takes some
+// TestReviewCuts cuts the power while a host applies, commits, rebases, resolves, undoes, discards, decides on, submits and stages what a context changed. It takes some
 // seconds for each disk, since each cut starts a server.
 func TestReviewCuts(t *testing.T) {
 	onCutDisks(t, func(t *testing.T, driver string, _ uint64, cuts int, disk *powercut.Disk) {
@@ -278,7 +279,7 @@ func (r *reviewed) cut(n int, disk *powercut.Disk) {
 	if _, err := c.Context(reviewedID).With(ctx).Stat("."); err != nil { // the settling looks into its folder
 		r.t.Errorf("after %d cuts: %v", n, err)
 	}
-	if err := errors.Join(r.kept(ctx, c), r.settle(ctx, c)); err != nil {
+	if err := errors.Join(r.kept(ctx, c), r.keptSubmission(ctx, c), r.keptStaged(ctx, c), r.settle(ctx, c)); err != nil {
 		r.t.Errorf("after %d cuts: %v\nthe server's log: %s", n, err, p.tail())
 	}
 	disk.Settle() // the user's own commands in the repository flush nothing
@@ -302,11 +303,8 @@ func (r *reviewed) cut(n int, disk *powercut.Disk) {
 // workUntil reviews until the power is off, and remembers the latest entry of the journal that was acknowledged.
 func (r *reviewed) workUntil(ctx context.Context, c *client.Client, off *atomic.Bool) error {
 	for {
-		do := r.once
-		if r.rng.IntN(3) == 0 {
-			do = r.decide
-		}
-		name, err := do(ctx, c)
+		all := []func(context.Context, *client.Client) (string, error){r.once, r.once, r.once, r.decide, r.submit, r.stage}
+		name, err := all[r.rng.IntN(len(all))](ctx, c)
 		switch {
 		case err != nil && off.Load():
 			r.flight[name]++
@@ -342,6 +340,78 @@ func (r *reviewed) decide(ctx context.Context, c *client.Client) (name string, e
 		r.decided = r.deciding
 	}
 	return "decide", err
+}
+
+// submit submits the review, with a title that no other submission has.
+func (r *reviewed) submit(ctx context.Context, c *client.Client) (name string, err error) {
+	r.submitting = fmt.Sprintf("%016x", r.rng.Uint64())
+	if _, err = c.Review(reviewedID).Submit(ctx, r.submitting, ""); err == nil {
+		r.submitted = r.submitting
+	}
+	return "submit", err
+}
+
+// maxStaged is how many staged commits there are at most. The server permits 100.
+const maxStaged = 8
+
+// stage stages a commit of a change that nothing else concerns. If there are many, it discards one.
+func (r *reviewed) stage(ctx context.Context, c *client.Client) (name string, err error) {
+	g := c.Git(reviewedID)
+	if len(r.staged) >= maxStaged {
+		for r.discarding = range r.staged {
+			break
+		}
+		if err = g.Discard(ctx, r.discarding); err == nil {
+			delete(r.staged, r.discarding)
+		}
+		return "discard staged", err
+	}
+	made, err := g.Stage(ctx, &ctxfsv1.StageRequest{Files: []string{decidedFile}, Branch: "staged", Message: fmt.Sprintf("%016x", r.rng.Uint64())})
+	if err == nil {
+		r.staged[made.GetId()] = made.GetCommit()
+	}
+	return "stage", err
+}
+
+// keptStaged checks that the staged commits that were acknowledged are there, and that each that is there is whole.
+func (r *reviewed) keptStaged(ctx context.Context, c *client.Client) error {
+	list, err := c.Git(reviewedID).Staged(ctx, false)
+	errs, there := []error{err}, map[string]string{}
+	for _, s := range list {
+		whole, err := c.Git(reviewedID).Show(ctx, s.GetId())
+		if files := whole.GetFiles(); err == nil && (len(files) != 1 || files[0].GetPath() != decidedFile || whole.GetDamaged() != "") {
+			err = fmt.Errorf("staged commit %s is not whole: %v", s.GetId(), whole)
+		}
+		errs = append(errs, err)
+		there[s.GetId()] = s.GetCommit()
+	}
+	for id, commit := range r.staged {
+		if there[id] != commit && (id != r.discarding || there[id] != "") {
+			errs = append(errs, fmt.Errorf("staged commit %s is lost: the commit is %q, not %q", id, there[id], commit))
+		}
+	}
+	r.staged, r.discarding = there, "" // one that was in flight may be there
+	return errors.Join(errs...)
+}
+
+// keptSubmission checks that the latest submission is there, and that the context can be compared with it.
+func (r *reviewed) keptSubmission(ctx context.Context, c *client.Client) error {
+	got, err := c.Review(reviewedID).Get(ctx)
+	if err != nil {
+		return err
+	}
+	if now := got.GetTitle(); now != r.submitted && now != r.submitting {
+		return fmt.Errorf("a submission is lost: the title is %q, not %q", now, r.submitted)
+	}
+	if r.submitted = got.GetTitle(); r.submitted == "" {
+		return nil
+	}
+	against := &ctxfsv1.Against{What: &ctxfsv1.Against_Revision{Revision: got.GetSubmittedRevision()}}
+	_, _, err = c.Review(reviewedID).Patch(ctx, io.Discard, &ctxfsv1.GetDiffRequest{Against: against})
+	if err != nil {
+		return fmt.Errorf("the revision that was submitted: %w", err)
+	}
+	return nil
 }
 
 // kept checks that the journal and the review have what was acknowledged.

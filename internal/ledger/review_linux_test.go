@@ -40,6 +40,11 @@ type reviewed struct {
 	// newest is the latest entry of the journal that was acknowledged, decided the remark of the latest decision, deciding that of the next.
 	newest            int64
 	decided, deciding string
+	// submitted is the title of the latest submission that was acknowledged, submitting that of the next.
+	submitted, submitting string
+	// staged are the staged commits that were acknowledged, by their IDs. discarding is the one that is discarded.
+	staged     map[string]string
+	discarding string
 }
 
 const reviewedID = "ctx_a"
@@ -50,7 +55,7 @@ func newReviewed(t testing.TB, driver string, w *workspace) *reviewed {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("driver %s, seed %d", driver, seed)
-	r := &reviewed{t: t, dir: w.dir, driver: driver, rng: rand.New(rand.NewPCG(seed, 3)), branches: map[string]bool{}, done: map[string]int{}, flight: map[string]int{}}
+	r := &reviewed{t: t, dir: w.dir, driver: driver, rng: rand.New(rand.NewPCG(seed, 3)), branches: map[string]bool{}, done: map[string]int{}, flight: map[string]int{}, staged: map[string]string{}}
 	r.write(w.dir, reviewedBase)
 	for _, repo := range []string{"app", "lib"} {
 		r.git(repo, "init", "-q", "-b", "main")
