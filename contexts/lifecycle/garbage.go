@@ -19,6 +19,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/seeding"
 	"github.com/ctxfs/ctxfs/contexts/template"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/durable"
 	"github.com/ctxfs/ctxfs/metadata"
 	"github.com/ctxfs/ctxfs/metadata/labels"
 )
@@ -122,6 +123,8 @@ type collection struct {
 	// left is what gather found, for clear. trash is where it was moved to; nil if nothing was moved.
 	left  []leftover
 	trash *trash
+	// from are the directories that leftovers were moved out of.
+	from []string
 }
 
 // leftover is something at a path that nothing refers to.
@@ -309,6 +312,7 @@ func (c *collection) take(ctx context.Context, kind GarbageKind, name, path stri
 			c.report(Garbage{Kind: kind, Name: name, Err: err})
 			return
 		}
+		c.from = append(c.from, filepath.Dir(path))
 		path = to
 	}
 	c.left = append(c.left, leftover{kind: kind, name: name, path: path})
@@ -356,8 +360,10 @@ func (c *collection) discard() {
 	c.deletions.KeepReserve()
 }
 
-// measureAndRemove does that to the leftovers until ctx ends.
+// measureAndRemove does that to the leftovers until ctx ends. First it flushes the names of the places that they left: one that came back after a
+// power failure could lack files that had been removed.
 func (c *collection) measureAndRemove(ctx context.Context) {
+	flushed := durable.Names(c.from...)
 	for _, l := range c.left {
 		if ctx.Err() != nil {
 			return
@@ -365,7 +371,9 @@ func (c *collection) measureAndRemove(ctx context.Context) {
 		c.cat.Events.Step("clearing")
 		bytes, err := disk.Use(ctx, l.path)
 		if !c.opts.DryRun { // a directory that cannot be measured can still be removed
-			_, err = disk.RemoveTree(ctx, l.path)
+			if err = flushed; err == nil {
+				_, err = disk.RemoveTree(ctx, l.path)
+			}
 		}
 		c.report(Garbage{Kind: l.kind, Name: l.name, Bytes: bytes, Err: err})
 	}
