@@ -293,19 +293,21 @@ func (r *reviewed) cut(n int, disk *powercut.Disk) {
 	}
 	var off atomic.Bool
 	cut := make(chan error, 1)
-	timer := time.AfterFunc(time.Duration(r.rng.Int64N(int64(1500*time.Millisecond))), func() {
+	cutNow := sync.OnceFunc(func() {
 		off.Store(true)
 		disk.Cut()
 		cut <- p.end(os.Kill)
 	})
+	timer := time.AfterFunc(time.Duration(r.rng.Int64N(int64(1500*time.Millisecond))), cutNow)
 	defer timer.Stop()
-	err = r.workUntil(ctx, c, &off)
+	err = r.workUntil(ctx, c, &off, cutNow)
 	must(r.t, errors.Join(<-cut, err))
 	disk.Resume()
 }
 
-// workUntil reviews until the power is off, and remembers the latest entry of the journal that was acknowledged.
-func (r *reviewed) workUntil(ctx context.Context, c *client.Client, off *atomic.Bool) error {
+// workUntil reviews until the power is off, and remembers the latest entry of the journal that was acknowledged. It cuts the power itself right after
+// one in eight calls, before a later call flushes what that one should have.
+func (r *reviewed) workUntil(ctx context.Context, c *client.Client, off *atomic.Bool, cut func()) error {
 	for {
 		all := []func(context.Context, *client.Client) (string, error){r.once, r.once, r.once, r.decide, r.submit, r.stage}
 		name, err := all[r.rng.IntN(len(all))](ctx, c)
@@ -321,6 +323,10 @@ func (r *reviewed) workUntil(ctx context.Context, c *client.Client, off *atomic.
 		r.done[name]++
 		if _, newest, err := r.live(ctx, c); err == nil {
 			r.newest = newest
+		}
+		if r.rng.IntN(8) == 0 {
+			cut()
+			return nil
 		}
 	}
 }
