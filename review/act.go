@@ -108,11 +108,11 @@ func (r *Reviews) requested(id, request string) (*Entry, error) {
 		return nil, err
 	}
 	for _, n := range slices.Backward(ids) {
-		e, err := r.journal.read(n, doneSuffix)
+		e, err := r.journal.listed(n, doneSuffix)
 		if err != nil {
 			return nil, err
 		}
-		if e.Context == id && e.RequestID == request {
+		if e != nil && e.Context == id && e.RequestID == request {
 			return e, nil
 		}
 	}
@@ -257,6 +257,7 @@ func (r *Reviews) carryOut(ctx context.Context, e *Entry, commit *CommitOptions,
 	}
 	defer commits.close()
 	if dryRun {
+		r.store.uses.touchAll(e.use) // whoever places it holds contents
 		return nil
 	}
 	if err := r.resolve(ctx); err != nil {

@@ -63,11 +63,11 @@ func (r *Reviews) merged(ctx context.Context, id string, st *state) (map[Path]bo
 	}
 	out, checkedOut := map[Path]bool{}, map[string]bool{}
 	for _, n := range ids {
-		e, err := r.journal.read(n, doneSuffix)
+		e, err := r.journal.listed(n, doneSuffix)
 		if err != nil {
 			return nil, err
 		}
-		if e.Context != id || e.Target != ToBranch {
+		if e == nil || e.Context != id || e.Target != ToBranch {
 			continue
 		}
 		for _, s := range e.Steps {

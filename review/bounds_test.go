@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -287,5 +288,113 @@ func TestCommentsAreBounded(t *testing.T) {
 		if (err != nil) != (want != 0) || err != nil && fserr.CodeOf(err) != want {
 			t.Errorf("comments of %d bytes: %v", n, err)
 		}
+	}
+}
+
+// TestCallsKeepTheirContentsWhileOthersAreRemoved has another call begin and end while contents are removed. What it has recorded is there then.
+func TestCallsKeepTheirContentsWhileOthersAreRemoved(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(w *world){
+		"decides": func(w *world) {
+			write(t, w.in(id), files{"a": "approved\n"})
+			w.decide(Approved, Selection{All: true})
+		},
+		"copies a context, and deletes it": func(w *world) {
+			must(t, w.reviews.Copied("ctx_b", "ctx_c", ""))
+			must(t, w.reviews.Deleted("ctx_b"))
+		},
+	} {
+		w := newWorld(t, files{"a": "base\n"})
+		hash, _, err := w.reviews.store.Put(t.Context(), strings.NewReader("override\n"))
+		must(t, err)
+		override := Version{Type: rootfs.TypeFile, Mode: 0o644, Size: 9, Hash: hash}
+		must(t, w.reviews.states.write("ctx_b", &state{Format: stateFormat, Overrides: pathMap[Version]{"a": override}}))
+		point := w.reviews.point
+		w.at("states listed", func() {
+			call(w)
+		})
+		must(t, w.reviews.collect())
+		w.reviews.point = point
+		used := map[string]bool{}
+		names, err := filepath.Glob(w.in("state/contexts/*.json"))
+		must(t, err)
+		for _, name := range names {
+			st, err := w.reviews.states.read(strings.TrimSuffix(filepath.Base(name), ".json"))
+			must(t, err)
+			st.use(used)
+		}
+		if len(used) == 0 {
+			t.Errorf("%s: no state refers to a content", name)
+		}
+		for hash := range used {
+			if !w.reviews.store.has(t.Context(), hash) {
+				t.Errorf("%s: content %.8s was removed", name, hash)
+			}
+		}
+	}
+}
+
+// TestUndoOfAnEntryThatIsDroppedMeanwhile has a command of another context drop the entry that an undo has just read. The undo has all contents.
+func TestUndoOfAnEntryThatIsDroppedMeanwhile(t *testing.T) {
+	t.Parallel()
+	base := files{"a": large(0), "b": "base\n"}
+	for name, do := range map[string]func(w *world){
+		"command": func(w *world) { w.command(func() { write(t, w.in(id), files{"a": large(1)}) }, nobody) },
+		"discard": func(w *world) {
+			write(t, w.in(id), files{"a": large(1)})
+			_, err := w.reviews.Discard(t.Context(), id, Selection{All: true}, "", "panels/a")
+			must(t, err)
+		},
+		"pull": func(w *world) {
+			req := pulling(files{"a": large(1), "b": "base\n"})
+			req.Actor, req.Tracked = "panels/a", map[Path]bool{"a": true, "b": true}
+			_, err := w.reviews.Pull(t.Context(), req)
+			must(t, err)
+		},
+	} {
+		w := newWorld(t, base)
+		must(t, os.CopyFS(w.in("ctx_b"), os.DirFS(w.in(id))))
+		do(w)
+		want := large(0)
+		if name == "discard" {
+			want = large(1)
+		}
+		if read(t, w.in(id))["a"] == want {
+			t.Errorf("%s: nothing was done", name)
+		}
+		w.reviews.bounds.allEntryBytes, w.reviews.bounds.garbage = 1, 1
+		dropped := false
+		w.through = func(root rootfs.Root) rootfs.Root {
+			w.through = nil
+			from, err := w.reviews.Checkpoint(t.Context(), "ctx_b")
+			must(t, err)
+			write(t, w.in("ctx_b"), files{"b": "of b\n"})
+			_, err = w.reviews.Record(t.Context(), from, "host", "make", nobody)
+			must(t, err)
+			dropped = !slices.Contains(w.entries(), 1)
+			return root
+		}
+		if err := w.takeBack(1); err != nil || !dropped {
+			t.Errorf("%s: the entry was dropped: %v; the undo: %v", name, dropped, err)
+		}
+		same(t, name, read(t, w.in(id)), files{"a": want, "b": "base\n"})
+	}
+}
+
+// TestEntriesAreDroppedWhileTheyAreListed removes an entry after the journal has listed it.
+func TestEntriesAreDroppedWhileTheyAreListed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"a": "base\n"})
+	for i := range 3 {
+		w.command(func() { write(t, w.in(id), files{"a": large(i)}) }, nobody)
+	}
+	out, _, err := w.reviews.Journal(t.Context(), func(e *Entry) bool {
+		if e.ID == 3 {
+			must(t, os.Remove(w.reviews.journal.file(2, doneSuffix)))
+		}
+		return true
+	}, 0, 10)
+	if err != nil || len(out) != 2 || out[1].ID != 1 {
+		t.Errorf("got %v, %v", out, err)
 	}
 }

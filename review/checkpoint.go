@@ -214,11 +214,11 @@ func (r *Reviews) changedBy(id string, after int64) (map[Path]bool, error) {
 		if n <= after {
 			continue
 		}
-		e, err := r.journal.read(n, doneSuffix)
+		e, err := r.journal.listed(n, doneSuffix)
 		if err != nil {
 			return nil, err
 		}
-		if e.Context != id || !e.InContext {
+		if e == nil || e.Context != id || !e.InContext {
 			continue
 		}
 		for _, s := range e.Steps {

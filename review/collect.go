@@ -14,7 +14,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
-	"github.com/ctxfs/ctxfs/fserr"
 )
 
 // bounds say how much reviews keep beside the contexts' own files. The newest revision of a context, and the newest entry, always stay.
@@ -99,6 +98,15 @@ func (u *uses) oldest() uint64 {
 	return oldest
 }
 
+// touchAll is touch for contents that a call takes from one place, and that it will put into another.
+func (u *uses) touchAll(use func(used map[string]bool)) {
+	used := map[string]bool{}
+	use(used)
+	for hash := range used {
+		u.touch(hash)
+	}
+}
+
 // unless calls f unless a content was put or found since the call oldest began. No content is found meanwhile.
 func (u *uses) unless(hash string, oldest uint64, f func() error) error {
 	u.mu.Lock()
@@ -134,13 +142,15 @@ func (r *Reviews) tidy() {
 }
 
 // collectContents removes contents that no state, revision, checkpoint or entry refers to, and no call that runs. The journal is last: what a call takes
-// from a state, it has put there.
+// from a state, it has put there. It counts as a call itself, so that the contents of calls that begin and end meanwhile stay.
 func (r *Reviews) collectContents() error {
+	defer r.Hold()()
 	oldest, used := r.store.uses.oldest(), map[string]bool{}
 	entries, err := os.ReadDir(r.states.dir)
 	if err != nil {
 		return err
 	}
+	r.point("states listed")
 	for _, e := range entries {
 		id, ok := strings.CutSuffix(e.Name(), ".json")
 		if !ok {
@@ -183,14 +193,13 @@ func (j journal) use(used map[string]bool) error {
 			return err
 		}
 		for _, id := range ids {
-			e, err := j.read(id, suffix)
-			if fserr.CodeOf(err) == fserr.ENOENT {
-				continue
-			}
+			e, err := j.listed(id, suffix)
 			if err != nil {
 				return err
 			}
-			e.use(used)
+			if e != nil {
+				e.use(used)
+			}
 		}
 	}
 	return nil

@@ -166,6 +166,15 @@ func (j journal) read(id int64, suffix string) (*Entry, error) {
 	return e, err
 }
 
+// listed reads an entry that ids has listed. It returns nil if the entry was dropped meanwhile.
+func (j journal) listed(id int64, suffix string) (*Entry, error) {
+	e, err := j.read(id, suffix)
+	if fserr.CodeOf(err) == fserr.ENOENT {
+		return nil, nil
+	}
+	return e, err
+}
+
 // missing says why the journal does not have an entry: it was dropped, or there was none.
 func (j journal) missing(id int64) error {
 	next, err := j.next()

@@ -363,11 +363,11 @@ func (r *Reviews) dropApplied(ctx context.Context, id string, since int64, left 
 		if len(left) == 0 || entry <= since || ctx.Err() != nil {
 			break
 		}
-		e, err := r.journal.read(entry, doneSuffix)
+		e, err := r.journal.listed(entry, doneSuffix)
 		if err != nil {
 			return err
 		}
-		if e.Context != id || e.UndoneBy != 0 || e.InContext && !e.MovesBase {
+		if e == nil || e.Context != id || e.UndoneBy != 0 || e.InContext && !e.MovesBase {
 			continue
 		}
 		for _, s := range e.Steps {

@@ -141,6 +141,8 @@ func (r *Reviews) baseMoves(ctx context.Context, req *PushRequest) (moves []Pick
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	for _, c := range req.Base {
+		r.store.uses.touch(c.Before.Hash)
+		r.store.uses.touch(c.After.Hash)
 		now, err := r.keepEntry(ctx, b, b.lookup(c.Path))
 		if err != nil {
 			return nil, err

@@ -77,6 +77,8 @@ func readTree(ctx context.Context, root rootfs.Root, p Path, use func(ctx contex
 
 // readReviewed reads the base's version, or the approved one.
 func (r *Reviews) readReviewed(ctx context.Context, id string, p Path, which Which, use func(ctx context.Context, v Version, content io.Reader) error) (err error) {
+	release := r.Hold() // what is approved may be a text that only this call has put
+	defer release()
 	st, err := r.states.read(id)
 	if err != nil {
 		return err
@@ -93,6 +95,7 @@ func (r *Reviews) readReviewed(ctx context.Context, id string, p Path, which Whi
 			if err != nil {
 				return err
 			}
+			release() // the caller may read slowly
 			return errors.Join(use(ctx, v, f), f.Close())
 		}
 	}
@@ -113,6 +116,7 @@ func (r *Reviews) readReviewed(ctx context.Context, id string, p Path, which Whi
 	if err != nil {
 		return err
 	}
+	release()
 	return errors.Join(use(ctx, e.Version, content), content.Close())
 }
 

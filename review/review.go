@@ -96,12 +96,14 @@ func (r *Reviews) Copied(from, to, marks string) error {
 	if err != nil {
 		return err
 	}
+	defer r.Hold()()
 	st := &state{}
 	if from != "" {
 		if st, err = r.states.read(from); err != nil {
 			return err
 		}
 	}
+	r.store.uses.touchAll(st.use)
 	// No entry of before moves the new base, not even one that a start completes.
 	copied := &state{Format: stateFormat, Journal: next - 1, Overrides: st.Overrides, Pulled: st.Pulled, Behind: st.Behind}
 	if len(copied.Overrides) == 0 && len(copied.Pulled) == 0 && copied.Journal == 0 {

@@ -161,11 +161,11 @@ func (r *Reviews) Journal(ctx context.Context, match func(e *Entry) bool, before
 		if before != 0 && id >= before {
 			continue
 		}
-		e, err := r.journal.read(id, doneSuffix)
+		e, err := r.journal.listed(id, doneSuffix)
 		if err != nil {
 			return nil, false, err
 		}
-		if !match(e) {
+		if e == nil || !match(e) {
 			continue
 		}
 		if len(out) == limit {

@@ -38,6 +38,10 @@ func (r *Reviews) Undo(ctx context.Context, req UndoRequest) (*Entry, error) {
 	if e, err = r.journal.read(req.ID, doneSuffix); err != nil {
 		return nil, err
 	}
+	r.store.uses.touchAll(e.use)
+	if e, err = r.journal.read(req.ID, doneSuffix); err != nil { // otherwise its contents stay, also if another call drops it from now on
+		return nil, err
+	}
 	if e.UndoneBy != 0 {
 		return nil, &fserr.Error{
 			Code: fserr.EINVAL, Detail: fmt.Sprintf("entry %d was undone by entry %d", req.ID, e.UndoneBy), Hint: fmt.Sprintf("undo entry %d to have it again", e.UndoneBy),

@@ -89,6 +89,8 @@ func (s *Reviews) applyChecked(req *ctxfsv1.ApplyCheckedRequest, stream checkedS
 	}
 	planned := apply
 	planned.DryRun = true
+	release := s.Reviews.Hold() // until the fork has the merges of the plan
+	defer release()
 	e, err := s.Reviews.Apply(ctx, planned)
 	if err != nil {
 		return err
@@ -98,6 +100,7 @@ func (s *Reviews) applyChecked(req *ctxfsv1.ApplyCheckedRequest, stream checkedS
 			if err := s.Reviews.Place(ctx, string(fork), e); err != nil {
 				return err
 			}
+			release()
 			return s.check(ctx, fork, req.GetChecks(), stream)
 		})
 		if err != nil {
