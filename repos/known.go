@@ -21,6 +21,8 @@ type known struct {
 	context string
 	repo    review.Path
 	branch  string
+	// bytes is the size of the files.
+	bytes int64
 	// at is when it was pushed.
 	pushed bool
 	at     time.Time
@@ -76,7 +78,7 @@ func idsIn(dir string) (ids []string, err error) {
 
 // note remembers what a record says.
 func (r *Repos) note(s *Staged) {
-	k := known{context: s.Context, repo: s.Repo, branch: s.Branch, settled: s.Pushing == nil}
+	k := known{context: s.Context, repo: s.Repo, branch: s.Branch, bytes: sizeOf(s.Changes), settled: s.Pushing == nil}
 	if s.Pushed != nil {
 		k.pushed, k.at = true, s.Pushed.At
 	}
@@ -123,6 +125,8 @@ func (r *Repos) matching(match func(known) bool) iter.Seq2[string, known] {
 type Hold struct {
 	// Unpushed counts the staged commits that were not pushed.
 	Unpushed int
+	// Bytes is the size of their files.
+	Bytes int64
 	// Damaged are the IDs of those whose record cannot be read: it is not known whether they were pushed.
 	Damaged []string
 }
@@ -136,6 +140,7 @@ func (r *Repos) Holds() map[string]Hold {
 			h.Damaged = append(h.Damaged, id)
 		} else {
 			h.Unpushed++
+			h.Bytes += k.bytes
 		}
 		holds[k.context] = h
 	}

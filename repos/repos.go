@@ -63,6 +63,8 @@ type Repos struct {
 	running chan struct{}
 	// finishTime bounds what a Push does once the branch has moved.
 	finishTime time.Duration
+	// stagedBytes is maxStagedBytes, but for tests.
+	stagedBytes int64
 	// point is called with the name of each phase of what changes files. Tests stop there.
 	point func(phase string)
 }
@@ -79,7 +81,7 @@ func Open(ctx context.Context, cfg Config) (*Repos, error) {
 	}
 	r := &Repos{
 		cfg: cfg, git: git.NewReader(cfg.Git), locks: map[string]*keyLock{}, known: map[string]known{}, naming: map[string]bool{},
-		running: make(chan struct{}, maxRunning), finishTime: finishTime, point: func(string) {},
+		running: make(chan struct{}, maxRunning), finishTime: finishTime, stagedBytes: maxStagedBytes, point: func(string) {},
 	}
 	if err := errors.Join(r.sweep(), r.scan(ctx)); err != nil {
 		return nil, err

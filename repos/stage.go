@@ -79,6 +79,9 @@ func (r *Repos) Stage(ctx context.Context, req StageRequest) (*Staged, error) {
 	if err := s.checkPlaces(); err != nil {
 		return nil, err
 	}
+	if err := s.checkBytes(); err != nil {
+		return nil, err
+	}
 	return s.commit(ctx)
 }
 
@@ -148,8 +151,11 @@ func (s *staging) find(ctx context.Context) (err error) {
 	return err
 }
 
-// maxStaged bounds the staged commits of a context that were not pushed: their objects are in no quota.
-const maxStaged = 100
+// maxStaged and maxStagedBytes bound the staged commits of a context that were not pushed: their objects are in no quota.
+const (
+	maxStaged      = 100
+	maxStagedBytes = 4 << 30
+)
 
 // checkRoom refuses one more staged commit of the context if it has too many. Damaged ones count.
 func (s *staging) checkRoom() error {
@@ -158,6 +164,24 @@ func (s *staging) checkRoom() error {
 		return s.refuse(TooLarge, nil, fmt.Sprintf("the context has %d staged commits", n), "push or discard some first")
 	}
 	return nil
+}
+
+// checkBytes refuses one more staged commit of the context if the files of all would be too large. One always may be staged: the quota bounds it.
+func (s *staging) checkBytes() error {
+	h, n := s.r.Holds()[s.req.Context], sizeOf(s.picked.Changes)
+	if most := s.r.stagedBytes; h.Unpushed > 0 && h.Bytes+n > most {
+		return s.refuse(TooLarge, nil, fmt.Sprintf("the files of the context's staged commits would have %s of %s", seed.Size(h.Bytes+n), seed.Size(most)),
+			"push or discard some first")
+	}
+	return nil
+}
+
+// sizeOf returns the size of what changes make, in bytes.
+func sizeOf(changes []review.PickedChange) (n int64) {
+	for _, c := range changes {
+		n += c.After.Size
+	}
+	return n
 }
 
 // repositoryOf returns the repository that a file of a context is in.

@@ -480,3 +480,25 @@ func TestOneContextHasAHundredStagedCommits(t *testing.T) {
 		t.Errorf("the branch is %q", s.Branch)
 	}
 }
+
+// TestStagedCommitsAreBoundedInBytes stages files of 8 bytes, which fit twice. The first commit always fits, and what is deleted counts nothing.
+func TestStagedCommitsAreBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Repo("app", "f=1\n", "gone=long enough to be too much\n")
+	w.seed("app")
+	w.repos.stagedBytes = 1
+	w.edit(map[string]string{"app/f": "1234567\n"})
+	first := w.mustStage(StageRequest{})
+	w.repos.stagedBytes = 16
+	w.edit(map[string]string{"app/gone": ""})
+	w.mustStage(StageRequest{})
+	_, err := w.stage(StageRequest{})
+	refusedAs(t, err, TooLarge, "would have 24 B of 16 B")
+	w.open()
+	w.repos.stagedBytes = 16
+	_, err = w.stage(StageRequest{})
+	refusedAs(t, err, TooLarge, "push or discard some first")
+	must(t, w.discard(first))
+	w.mustStage(StageRequest{})
+}

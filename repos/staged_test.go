@@ -92,7 +92,7 @@ func TestDamagedRecords(t *testing.T) {
 				if err != nil || len(list) != 2 || list[1].ID != s.ID || list[1].Context != ctxID || list[1].Damaged == "" {
 					t.Errorf("listed %+v (%v)", list, err)
 				}
-				if got, want := fmt.Sprint(w.repos.Holds()), fmt.Sprint(map[string]Hold{ctxID: {1, []string{s.ID}}}); got != want {
+				if got, want := fmt.Sprint(w.repos.Holds()), fmt.Sprint(map[string]Hold{ctxID: {1, 2, []string{s.ID}}}); got != want {
 					t.Errorf("holds %s, want %s", got, want)
 				}
 				if used, err := Contents(w.repos.cfg.Dir); name != "directory" && (err != nil || len(used) != 2) {
