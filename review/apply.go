@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -492,10 +491,7 @@ func (w *workspace) entry(v Version, sync bool) (*tree.NewEntry, func(), error) 
 	if !v.Exists() {
 		return nil, func() {}, nil
 	}
-	f, err := w.store.Open(v.Hash)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = &fserr.Error{Code: fserr.EIO, Detail: "a reviewed content is missing in the state directory", Hint: "decide on the file again"}
-	}
+	f, err := w.store.content(v)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -214,7 +214,7 @@ func TestRunningCheckpointsAreBounded(t *testing.T) {
 	w.reviews.bounds.checkpointBytes = 250 << 10
 	var running []*Checkpoint
 	var err error
-	for i := 0; err == nil; i++ {
+	for i := 0; err == nil && i < 10; i++ {
 		write(t, w.in(id), files{"a": large(i)})
 		var c *Checkpoint
 		if c, err = w.reviews.Checkpoint(t.Context(), id); err == nil {
@@ -396,5 +396,27 @@ func TestEntriesAreDroppedWhileTheyAreListed(t *testing.T) {
 	}, 0, 10)
 	if err != nil || len(out) != 2 || out[1].ID != 1 {
 		t.Errorf("got %v, %v", out, err)
+	}
+}
+
+// TestUndoWithoutItsContentsDoesNothing removes what an undo needs from the store. The undo says so, and puts back what it has begun.
+func TestUndoWithoutItsContentsDoesNothing(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(w *world) int64{
+		"in place": func(w *world) int64 {
+			return w.command(func() { write(t, w.in(id), files{"a": "2\n", "b": "2\n"}) }, nobody).Entry
+		},
+		"exchanged": func(w *world) int64 {
+			return w.mustPull(files{"a": "2\n", "b": "2\n"}, files{"a": "1\n", "b": "1\n"}).ID
+		},
+	} {
+		w := newWorld(t, files{"a": "1\n", "b": "1\n"})
+		done := do(w)
+		must(t, os.Remove(w.reviews.store.path(hashOfText("1\n"))))
+		err := w.takeBack(done)
+		if fserr.CodeOf(err) != fserr.EIO || !strings.Contains(err.Error(), "a reviewed content is missing") {
+			t.Errorf("%s: %v", name, err)
+		}
+		same(t, name, read(t, w.in(id)), files{"a": "2\n", "b": "2\n"})
 	}
 }

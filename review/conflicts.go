@@ -474,7 +474,7 @@ func (r *Reviews) readConflict(ctx context.Context, id string, p Path, which Whi
 	if v.Hash == "" { // nothing, or a directory
 		return noVersion(p)
 	}
-	f, err := r.store.Open(v.Hash)
+	f, err := r.store.content(v)
 	if err != nil {
 		return err
 	}

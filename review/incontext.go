@@ -374,7 +374,7 @@ func (w *workspace) replace(s *step) (err error) {
 
 // overwrite writes a file as Node's writeFile does: the same inode, written and then cut.
 func (w *workspace) overwrite(p string, v Version) (err error) {
-	content, err := w.store.Open(v.Hash)
+	content, err := w.store.content(v)
 	if err != nil {
 		return err
 	}

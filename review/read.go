@@ -91,7 +91,7 @@ func (r *Reviews) readReviewed(ctx context.Context, id string, p Path, which Whi
 		case ok && !v.Exists():
 			return noVersion(p)
 		case ok:
-			f, err := r.store.Open(v.Hash)
+			f, err := r.store.content(v)
 			if err != nil {
 				return err
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
+	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/durable"
 	"github.com/ctxfs/ctxfs/internal/sparse"
 )
@@ -179,6 +180,15 @@ func (s *Store) Open(hash string) (*os.File, error) {
 		return nil, fs.ErrNotExist
 	}
 	return os.Open(s.path(hash))
+}
+
+// content opens the content of a version, which the store should have.
+func (s *Store) content(v Version) (*os.File, error) {
+	f, err := s.Open(v.Hash)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = &fserr.Error{Code: fserr.EIO, Detail: "a reviewed content is missing in the state directory", Hint: "decide on the file again"}
+	}
+	return f, err
 }
 
 // opener opens the content of a version.
