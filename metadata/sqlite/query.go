@@ -77,11 +77,12 @@ func (s *Store) later(ctx context.Context, query string, args ...any) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	if _, err := conn.ExecContext(ctx, "PRAGMA synchronous = NORMAL"); err != nil {
+	whole := context.WithoutCancel(ctx) // a statement that is cancelled may have had its effect
+	if _, err := conn.ExecContext(whole, "PRAGMA synchronous = NORMAL"); err != nil {
 		return err
 	}
 	err = touch(ctx, conn, query, args...)
-	if _, e := conn.ExecContext(context.WithoutCancel(ctx), "PRAGMA synchronous = FULL"); e != nil {
+	if _, e := conn.ExecContext(whole, "PRAGMA synchronous = FULL"); e != nil {
 		err = errors.Join(err, e, conn.Raw(func(any) error { return driver.ErrBadConn })) // the next connection flushes
 	}
 	return err
