@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"syscall"
 	"unsafe"
@@ -133,7 +134,6 @@ const sandboxTerminals = 32
 // boundTerminals bounds the pseudo terminals of a sandbox that is being set up. bwrap mounts a devpts for each sandbox, and sets no bound: one sandbox
 // could open all of the machine. There is no bound where the kernel refuses to let user into the sandbox's namespaces, as with a setuid bwrap.
 func (b *box) boundTerminals(ctx context.Context, user User) error {
-
 	remount, err := newRemount(b.initPID, b.init, user)
 	if err != nil {
 		return err
@@ -194,6 +194,9 @@ func (r *remount) fork() (pid int, errno syscall.Errno) {
 	if child != 0 || errno != 0 {
 		return int(child), errno
 	}
+	// A file that this process closes must end for others now: a pipe, or a program that a panel has written and starts.
+	_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE_RANGE, 0, r.process1-1, 0)
+	_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE_RANGE, r.process1+1, math.MaxInt32, 0)
 	_, _, errno = syscall.RawSyscall(unix.SYS_SETRESGID, r.gid, r.gid, r.gid)
 	if errno == 0 {
 		_, _, errno = syscall.RawSyscall(unix.SYS_SETRESUID, r.uid, r.uid, r.uid)
