@@ -13,6 +13,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/budget"
 )
 
 // ApplyRequest says what Apply applies, and how.
@@ -395,6 +396,7 @@ func (r *Reviews) closeDone(w *workspace, e *Entry) error {
 
 // complete moves the base to what an entry did, and marks what it undoes. Repeating it does nothing.
 func (r *Reviews) complete(ctx context.Context, e *Entry) error {
+	ctx = budget.Uncounted(ctx) // the steps are taken, and the base follows them
 	if !e.InContext || e.MovesBase {
 		if err := r.moveBase(ctx, e); err != nil {
 			return err

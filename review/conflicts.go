@@ -284,6 +284,11 @@ func (w *workspace) marked(ctx context.Context, u *Unresolved, theirs string) ([
 	if err != nil || !ok {
 		return nil, err
 	}
+	done, err := forMerge(ctx, texts)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	return git.MergeMarked(ctx, w.scratch, texts[0], texts[1], texts[2], [3]string{"context", "base", theirs})
 }
 
@@ -308,6 +313,11 @@ func (w *workspace) favour(ctx context.Context, s *step, how OnConflict) error {
 	if how == TakeWorkspace {
 		side = git.FavourTheirs
 	}
+	done, err := forMerge(ctx, texts)
+	if err != nil {
+		return err
+	}
+	defer done()
 	text, err := git.MergeFavouring(ctx, w.scratch, texts[0], texts[1], texts[2], side)
 	if err != nil {
 		return err

@@ -28,7 +28,12 @@ const (
 	lineMemory = linediff.LineMemory + 64
 	// smallText is what a comparison may take without being counted, in bytes: about as many are made at once as there are processors.
 	smallText = 1 << 20
-	// textWait is how long a text that is shown waits for the memory of its panel.
+	// mergeCopies is how often a merge has its three texts in memory: here, in git, and as the result in git and, with what its buffer spares, here.
+	mergeCopies = 5
+	// mergeLineMemory is what git merge-file takes at most for each line of its texts besides them, in bytes. With git 2.39, 4 MiB of newlines take 84,
+	// and 4 MiB of lines that are all different take 179.
+	mergeLineMemory = 180
+	// textWait is how long a text that is shown or merged waits for the memory of its panel.
 	textWait = 10 * time.Second
 )
 
@@ -232,6 +237,26 @@ func textMemory(old, now []byte) int64 {
 		n += copies*int64(len(text)) + lineMemory*int64(bytes.Count(text, []byte("\n")))
 	}
 	return n
+}
+
+// forMerge reserves the memory of the caller's panel for a merge of three texts. It waits for memory, but not longer than the call. Call done after the
+// merge.
+func forMerge(ctx context.Context, texts [3][]byte) (done func(), err error) {
+	n := int64(0)
+	for _, text := range texts {
+		n += mergeCopies*int64(len(text)) + mergeLineMemory*int64(bytes.Count(text, []byte("\n")))
+	}
+	if n <= smallText {
+		return func() {}, nil
+	}
+	hold, done := budget.Of(ctx).Aside()
+	ctx, cancel := context.WithTimeout(ctx, textWait)
+	defer cancel()
+	if err := hold.Wait(ctx, n); err != nil {
+		done()
+		return nil, budget.Refusal(err, "the merge of a file")
+	}
+	return done, nil
 }
 
 // holding returns a reader that hashes a content, and keeps it in held if it is small and there is room.

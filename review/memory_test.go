@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/budget"
 )
@@ -82,6 +83,124 @@ func TestTextWaitsForMemory(t *testing.T) {
 		must(t, newRoom(t.Context()).show(t.Context(), 1<<40)) // a host has no account
 		m.close()
 	})
+}
+
+// TestMergesCountForTheirPanel merges texts in each way for a panel whose memory is full, and then for one that holds nothing.
+func TestMergesCountForTheirPanel(t *testing.T) {
+	t.Parallel()
+	lines := strings.Repeat("\n", smallText/mergeLineMemory)
+	w := newWorld(t, files{})
+	put := func(text string) Version {
+		hash, size, err := w.reviews.store.Put(t.Context(), strings.NewReader(text))
+		must(t, err)
+		return Version{Type: rootfs.TypeFile, Mode: 0o644, Hash: hash, Size: size}
+	}
+	small := merge3{base: put("a\n\n\nb\n"), now: put("1\n\n\nb\n"), want: put("a\n\n\n2\n")}
+	large := merge3{base: put("a\n" + lines + "b\n"), now: put("1\n" + lines + "b\n"), want: put("a\n" + lines + "2\n")}
+	for name, merge := range map[string]func(ctx context.Context, m merge3) error{
+		"lines of both": func(ctx context.Context, m merge3) error {
+			_, merged, _, err := w.reviews.ws.merge(ctx, m)
+			if err == nil && !merged {
+				t.Error("nothing was merged")
+			}
+			return err
+		},
+		"with markers": func(ctx context.Context, m merge3) error {
+			_, err := w.reviews.ws.marked(ctx, &Unresolved{Base: m.base, Context: m.now, Workspace: m.want}, "workspace")
+			return err
+		},
+		"lines of one side": func(ctx context.Context, m merge3) error {
+			return w.reviews.ws.favour(ctx, &step{from: m.base, Before: m.now, to: m.want}, KeepContext)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, account := accountOf(t, 4<<20)
+			full, free := budget.Of(ctx).Aside()
+			if !full.Try(4 << 20) {
+				t.Fatal("the account is not empty")
+			}
+			must(t, merge(ctx, small))
+			late, cancel := context.WithDeadline(ctx, time.Unix(0, 0)) // no wait is left
+			defer cancel()
+			if err := merge(late, large); !errors.Is(err, fserr.EAGAIN) {
+				t.Errorf("without memory it ended with %v", err)
+			}
+			free()
+			must(t, merge(ctx, large))
+			if account.Held() != 0 {
+				t.Errorf("%d bytes are held after the merge", account.Held())
+			}
+			must(t, merge(t.Context(), large)) // a host has no account
+		})
+	}
+}
+
+func TestMergeWaitsForMemory(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, account := accountOf(t, 4<<20)
+		full, free := budget.Of(ctx).Aside()
+		if !full.Try(4 << 20) {
+			t.Fatal("the account is not empty")
+		}
+		texts := [3][]byte{bytes.Repeat([]byte("\n"), smallText/mergeLineMemory+1)}
+		if _, err := forMerge(ctx, texts); !errors.Is(err, fserr.EAGAIN) {
+			t.Errorf("without memory it ended with %v", err)
+		}
+		ended, cancel := context.WithCancel(ctx)
+		var waited sync.WaitGroup
+		waited.Go(func() {
+			if _, err := forMerge(ended, texts); !errors.Is(err, fserr.ECANCELED) {
+				t.Errorf("the wait of a cancelled call ended with %v", err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		waited.Wait()
+		waited.Go(func() {
+			done, err := forMerge(ctx, texts)
+			must(t, err)
+			if account.Held() < smallText {
+				t.Errorf("%d bytes are held during the merge", account.Held())
+			}
+			done()
+		})
+		synctest.Wait()
+		free()
+		waited.Wait()
+		if account.Held() != 0 {
+			t.Errorf("%d bytes are held after the merge", account.Held())
+		}
+	})
+}
+
+// TestDoneEntryNeedsNoMemory completes an entry whose base another entry moved, for a panel whose memory is full.
+func TestDoneEntryNeedsNoMemory(t *testing.T) {
+	t.Parallel()
+	lines := strings.Repeat("\n", smallText/mergeLineMemory)
+	w := newWorld(t, files{"f": "a\n" + lines + "b\n"})
+	put := func(text string) Version {
+		hash, size, err := w.reviews.store.Put(t.Context(), strings.NewReader(text))
+		must(t, err)
+		return Version{Type: rootfs.TypeFile, Mode: 0o644, Hash: hash, Size: size}
+	}
+	st, err := w.reviews.states.read(id)
+	must(t, err)
+	st.Overrides = map[Path]Version{"f": put("1\n" + lines + "b\n")}
+	must(t, w.reviews.states.write(id, st))
+	ctx, _ := accountOf(t, 4<<20)
+	full, free := budget.Of(ctx).Aside()
+	defer free()
+	if !full.Try(4 << 20) {
+		t.Fatal("the account is not empty")
+	}
+	s := step{Path: "f", BaseBefore: put("a\n" + lines + "b\n"), BaseAfter: put("a\n" + lines + "2\n")}
+	must(t, w.reviews.complete(ctx, &Entry{ID: 1, Context: id, Steps: []step{s}}))
+	st, err = w.reviews.states.read(id)
+	must(t, err)
+	if want := put("1\n" + lines + "2\n"); !st.Overrides["f"].Same(want) {
+		t.Errorf("the base became %v, want %v", st.Overrides["f"], want)
+	}
 }
 
 func TestLargeTextsOfAListAreComparedOneByOne(t *testing.T) {

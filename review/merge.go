@@ -102,6 +102,11 @@ func (g merger) mergeText(ctx context.Context, m merge3) (result Version, merged
 			return m.now, false, ConflictBinary, nil
 		}
 	}
+	done, err := forMerge(ctx, texts)
+	if err != nil {
+		return Version{}, false, 0, err
+	}
+	defer done()
 	text, clean, err := git.MergeFile(ctx, g.scratch, texts[0], texts[1], texts[2])
 	if err != nil {
 		return Version{}, false, 0, err

@@ -660,6 +660,11 @@ func With(ctx context.Context, h *Hold) context.Context {
 	return context.WithValue(ctx, holdKey{}, h)
 }
 
+// Uncounted returns ctx without the hold of its call, for a step that must not fail for lack of memory.
+func Uncounted(ctx context.Context) context.Context {
+	return context.WithValue(ctx, holdKey{}, (*Hold)(nil))
+}
+
 // Of returns the hold of a call; nil when it has none.
 func Of(ctx context.Context) *Hold {
 	h, _ := ctx.Value(holdKey{}).(*Hold)
