@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -417,6 +418,33 @@ func (l *Local) Flush() error {
 		if err := durable.Tree(dir); err != nil {
 			return l.broken(err)
 		}
+	}
+	return nil
+}
+
+// FlushRef puts a ref that has moved on the disk, with its reflog, and the removal of the locks: git has flushed the ref's content alone. Unlike Flush
+// it does not wait for what other programs have written.
+func (l *Local) FlushRef(ref string) error {
+	paths := []string{l.gitDirPath(), filepath.Join(l.gitDirPath(), "logs"), filepath.Join(l.gitDirPath(), "logs", "HEAD")}
+	if ref != "HEAD" {
+		for _, top := range []string{l.commonDir(), filepath.Join(l.commonDir(), "logs")} {
+			at := filepath.Join(top, filepath.FromSlash(ref))
+			paths = append(paths, at, top)
+			for at = filepath.Dir(at); at != top; at = filepath.Dir(at) {
+				paths = append(paths, at)
+			}
+		}
+	}
+	slices.Sort(paths)
+	err := durable.Each(slices.Compact(paths), func(path string) error {
+		real, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			err = durable.One(real)
+		}
+		return ignoringMissing(err) // a branch without a reflog, for one
+	})
+	if err != nil {
+		return l.broken(err)
 	}
 	return nil
 }

@@ -638,7 +638,7 @@ func (d *drafts) move(ctx context.Context) (err error) {
 		}
 	}
 	for _, c := range d.all {
-		if err := c.repo.Flush(); err != nil {
+		if err := c.repo.FlushRef(c.Ref); err != nil {
 			return errors.Join(err, d.moveBack(ctx, d.all))
 		}
 	}
@@ -697,7 +697,7 @@ func (r *Reviews) recoverCommits(ctx context.Context, e *Entry) (done bool, err 
 					err = m.Commit()
 				}
 				if err == nil {
-					err = repos[i].Flush()
+					err = repos[i].FlushRef(c.Ref)
 				}
 				if err != nil {
 					r.lostCommit(e, c, err)

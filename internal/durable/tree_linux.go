@@ -41,13 +41,14 @@ func FileSystem(fd int) error {
 	return errors.Join(err, flushAll(all))
 }
 
-func flushAll(paths []string) error {
-	return Each(paths, func(path string) error {
-		if err := flushNode(path); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
-	})
+func flushAll(paths []string) error { return Each(paths, One) }
+
+// One flushes a file, or the names in a directory. It skips a path that is missing, and one that the server may not read.
+func One(path string) error {
+	if err := flushNode(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 var errMore = errors.New("there are more")
@@ -86,5 +87,9 @@ func flushNode(path string) error {
 		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	f := os.NewFile(uintptr(fd), path)
-	return errors.Join(f.Sync(), f.Close())
+	err = f.Sync()
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, errors.ErrUnsupported) { // the file system cannot
+		err = nil
+	}
+	return errors.Join(err, f.Close())
 }
