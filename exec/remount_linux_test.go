@@ -45,7 +45,7 @@ func TestRemountHoldsNoFilesOfTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(writes.Close(), reads.SetReadDeadline(time.Now().Add(10*time.Second))); err != nil {
+	if err := errors.Join(writes.Close(), reads.SetReadDeadline(time.Now().Add(time.Minute))); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := reads.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {

@@ -162,6 +162,9 @@ func (b *box) boundTerminals(ctx context.Context, user User) error {
 	}
 }
 
+// enterTries bounds the wait for a sandbox's second user namespace, 0.1 ms each.
+const enterTries = 300_000
+
 // remount changes the options of a sandbox's devpts. That needs a process with one thread, since no other can enter a user namespace (setns(2)).
 type remount struct {
 	userNamespace, target, options *byte
@@ -201,11 +204,12 @@ func (r *remount) fork() (pid int, errno syscall.Errno) {
 	if errno == 0 {
 		_, _, errno = syscall.RawSyscall(unix.SYS_SETRESUID, r.uid, r.uid, r.uid)
 	}
+	tries := 0
 	for entered := false; errno == 0 && !entered; {
 		// bwrap makes a second user namespace when all is mounted. Until then the parent is the namespace of this process, which cannot enter it again.
 		errno = r.enterParent()
 		entered = errno == 0
-		if errno == unix.EINVAL {
+		if tries++; errno == unix.EINVAL && tries < enterTries {
 			_, _, errno = syscall.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&r.pause)), 0, 0) //nolint:gosec // the kernel reads it
 		}
 	}

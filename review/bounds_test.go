@@ -237,6 +237,14 @@ func TestRunningCheckpointsAreBounded(t *testing.T) {
 	c, err = w.reviews.Checkpoint(t.Context(), id)
 	must(t, err) // one always may run
 	c.Drop()
+	must(t, os.Remove(filepath.Join(w.in(id), "a")))
+	none, err := w.reviews.Checkpoint(t.Context(), id)
+	must(t, err)
+	write(t, w.in(id), files{"a": large(1)})
+	c, err = w.reviews.Checkpoint(t.Context(), id)
+	must(t, err) // the other one keeps nothing
+	none.Drop()
+	c.Drop()
 }
 
 // TestRevisionsAreBoundedInBytes submits contents of 100 KiB. The newest revision stays, however large it is.

@@ -40,16 +40,18 @@ func (r *Reviews) Checkpoint(ctx context.Context, id string) (*Checkpoint, error
 	return c, err
 }
 
-// hold keeps the contents of a checkpoint until it ends. It fails with EDQUOT if those of the context would keep too much together.
+// hold keeps the contents of a checkpoint until it ends. It fails with EDQUOT if those of the context would keep too much together. The caller
+// has the context's lock.
 func (r *Reviews) hold(c *Checkpoint) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	kept := map[string]bool{}
+	r.mu.Lock()
 	for other := range r.checkpoints {
 		if other.context == c.context {
 			other.use(kept)
 		}
 	}
+	r.mu.Unlock()    // the context's lock keeps others from being added
+	delete(kept, "") // of what was removed
 	others := len(kept) > 0
 	c.use(kept)
 	space, err := r.store.space(kept)
@@ -63,6 +65,8 @@ func (r *Reviews) hold(c *Checkpoint) error {
 			Hint:   "wait until one of them has ended, or start the command without a checkpoint",
 		}
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.checkpoints[c] = true
 	return nil
 }

@@ -245,14 +245,12 @@ func (r *Reviews) boundJournal() {
 			return err
 		}
 		k := keptEntries{of: map[string][]int64{}, bytes: map[string]int64{}}
+		var errs []error
 		for _, id := range ids {
 			c, err := r.costOf(id)
-			if err != nil {
-				return err
-			}
+			errs = append(errs, err) // an entry that cannot be read counts as one of the host
 			k.add(id, c)
 		}
-		var errs []error
 		for _, id := range k.surplus(r.bounds, r.costs) {
 			errs = append(errs, os.Remove(r.journal.file(id, doneSuffix)))
 			delete(r.costs, id)

@@ -33,7 +33,7 @@ const (
 	// mergeLineMemory is what git merge-file takes at most for each line of its texts besides them, in bytes. With git 2.39, 4 MiB of newlines take 84,
 	// and 4 MiB of lines that are all different take 179.
 	mergeLineMemory = 180
-	// textWait is how long a text that is shown or merged waits for the memory of its panel.
+	// textWait is how long a text that is shown waits for the memory of its panel.
 	textWait = 10 * time.Second
 )
 
@@ -239,8 +239,8 @@ func textMemory(old, now []byte) int64 {
 	return n
 }
 
-// forMerge reserves the memory of the caller's panel for a merge of three texts. It waits for memory, but not longer than the call. Call done after the
-// merge.
+// forMerge reserves the memory of the caller's panel for a merge of three texts. It does not wait: other panels wait for the workspace meanwhile. Call
+// done after the merge.
 func forMerge(ctx context.Context, texts [3][]byte) (done func(), err error) {
 	n := int64(0)
 	for _, text := range texts {
@@ -250,11 +250,9 @@ func forMerge(ctx context.Context, texts [3][]byte) (done func(), err error) {
 		return func() {}, nil
 	}
 	hold, done := budget.Of(ctx).Aside()
-	ctx, cancel := context.WithTimeout(ctx, textWait)
-	defer cancel()
-	if err := hold.Wait(ctx, n); err != nil {
+	if !hold.Try(n) {
 		done()
-		return nil, budget.Refusal(err, "the merge of a file")
+		return nil, budget.Refuse("the merge of a file", budget.LevelAccount)
 	}
 	return done, nil
 }

@@ -129,12 +129,22 @@ func NewBlocks(t testing.TB, seed uint64, size int64) *Disk {
 	if out, err := exec.CommandContext(t.Context(), "mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", image).CombinedOutput(); err != nil {
 		t.Skipf("not tested: mkfs.ext4: %v %s", err, out)
 	}
+	must(t, flush(image))
+	must(t, flush(d.inner)) // a cut leaves the image its name
 	if err := d.attach(); err != nil {
 		t.Skipf("not tested: this machine mounts no loop device: %v", err)
 	}
 	t.Cleanup(func() { must(t, d.detach()) })
 	must(t, os.Remove(filepath.Join(d.At, "lost+found")))
 	return d
+}
+
+func flush(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 func (d *Disk) image() string { return filepath.Join(d.inner, "image") }
