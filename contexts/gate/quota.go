@@ -98,7 +98,8 @@ func (a *account) usage(room bool) Usage {
 }
 
 // Baseline returns what the context takes before its user writes without charges, to compare later results of Usage with. It measures the
-// context only if that may show that it exceeds its quota: an earlier user may have written, too. It waits at most until ctx ends.
+// context only if that may show that it exceeds its quota: an earlier user may have written, too, also since the last measurement. It waits at most
+// until ctx ends.
 func (a *Access) Baseline(ctx context.Context) Usage {
 	if a.remote != nil {
 		return a.remote.Baseline(ctx)
@@ -109,7 +110,8 @@ func (a *Access) Baseline(ctx context.Context) Usage {
 	if written := a.account.written.Swap(true); !written && a.account.roomy() {
 		return a.account.usage(true)
 	}
-	return a.Usage(ctx)
+	room, err := a.account.look(ctx, 0, 0, a.account.unsure)
+	return a.account.usage(room || err != nil)
 }
 
 // HasQuota reports whether the context has a quota.
@@ -205,8 +207,12 @@ func (a *account) within(bytes, entries, maxBytes, maxEntries int64) bool {
 
 // roomy reports whether the context was measured, and fits its quota with what was charged since.
 func (a *account) roomy() bool {
-	return a.softBytes.Load() == a.quota.Bytes && a.softEntries.Load() == a.quota.Entries &&
-		a.within(a.bytes.Load(), a.entries.Load(), a.quota.Bytes, a.quota.Entries)
+	return a.softBytes.Load() == a.quota.Bytes && a.softEntries.Load() == a.quota.Entries && a.fits()
+}
+
+// fits reports whether the context fits its quota, as it was last measured, with what was charged since.
+func (a *account) fits() bool {
+	return a.within(a.bytes.Load(), a.entries.Load(), a.quota.Bytes, a.quota.Entries)
 }
 
 // never is for look: the caller can wait until a measurement is due.
@@ -221,6 +227,15 @@ func (a *account) suspect(at time.Time) bool {
 	free, err := a.space()
 	use := a.usage(true)
 	return err == nil && (use.Lost(free) || !at.Before(a.measured.Add(maxRest)) && !use.Fits(free))
+}
+
+// unsure reports whether the context exceeded its quota when it was last measured, or may have grown beyond it since, however short a time ago.
+func (a *account) unsure(time.Time) bool {
+	if !a.fits() || a.space == nil {
+		return !a.fits()
+	}
+	free, err := a.space()
+	return err == nil && !a.usage(true).Fits(free)
 }
 
 // Bounds of Rest.
@@ -259,7 +274,7 @@ func (a *account) look(ctx context.Context, bytes, entries int64, suspect func(t
 		a.took = a.measured.Sub(begun)
 		a.notBefore = a.measured.Add(max(time.Second, measureShare*a.took))
 	}
-	return a.within(a.bytes.Load(), a.entries.Load(), a.quota.Bytes, a.quota.Entries), nil
+	return a.fits(), nil
 }
 
 // headroom looks at what the file system has free, and returns what computes the floor from a measurement. The floor is nil if the free

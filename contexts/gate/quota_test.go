@@ -174,6 +174,33 @@ func TestQuotaIsMeasuredWhenTheFileSystemLosesSpace(t *testing.T) {
 	}
 }
 
+// TestBaselineOfAFullContextIsNew asks for baselines at once after a measurement, of a context whose user wrote on until it ended.
+func TestBaselineOfAFullContextIsNew(t *testing.T) {
+	m := newMeasured(Quota{Bytes: 1000})
+	access := &Access{account: m.account}
+	m.use.Bytes = 1100
+	access.Usage(t.Context())
+	for _, bytes := range []int64{1300, 1200, 900} {
+		m.use.Bytes = bytes
+		if got := access.Baseline(t.Context()); got.Bytes != bytes || got.Over != (bytes > 1000) {
+			t.Errorf("the context takes %d bytes: %+v", bytes, got)
+		}
+	}
+	m.wantMeasured(t, 4)
+	free := disk.Space{Bytes: 5000}
+	m.space = func() (disk.Space, error) { return free, nil }
+	m.clock = m.clock.Add(time.Minute)
+	access.Usage(t.Context())
+	free.Bytes -= 100
+	access.Baseline(t.Context())
+	m.wantMeasured(t, 5) // the file system shows that it fits
+	free.Bytes--
+	m.use.Bytes = 1001
+	if got := access.Baseline(t.Context()); !got.Over {
+		t.Errorf("it fitted its quota just before: %+v", got)
+	}
+}
+
 // TestQuotaIsMeasuredSoonWhenMuchIsLost has the file system lose more than the context could take, or a little more, beside measurements of all
 // lengths: they rest as long as one takes, and at most a second.
 func TestQuotaIsMeasuredSoonWhenMuchIsLost(t *testing.T) {
