@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // unpackAtMost is up to how many objects are stored one by one; more stay in a pack, as with git's own transfer.unpackLimit.
 const unpackAtMost = 100
 
-// Bring copies a commit into the repository that b borrows from, with what it needs beside the commits that this has. No ref names it yet. If
+// Bring copies a commit into the repository that b borrows from, with what it needs beside the commits that this has. It is on the disk
+// then, and no ref names it yet. If
 // it is interrupted, objects stay that git gc removes.
 func (b *Bare) Bring(ctx context.Context, commit string, has ...string) (err error) {
 	revs := commit + "\n"
@@ -38,10 +40,11 @@ func (b *Bare) Bring(ctx context.Context, commit string, has ...string) (err err
 	if err := cmd.Run(); err != nil {
 		return b.failed(gitError(ctx, "pack-objects", notStarted(err), stderr))
 	}
+	began := time.Now()
 	if err := b.repo.unpack(ctx, scratch, pack); err != nil {
 		return b.repo.broken(err)
 	}
-	return nil
+	return b.repo.FlushObjects(began)
 }
 
 // unpack stores the objects of a pack in the repository.

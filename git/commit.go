@@ -17,6 +17,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -355,12 +357,31 @@ func (d *Draft) Write(ctx context.Context, names []string) ([]string, error) {
 			return nil, fmt.Errorf("git cannot be given the name %q", name)
 		}
 	}
-	out, err := d.build().feed(ctx, d.repo.reader.opts.FetchTimeout, strings.NewReader(strings.Join(names, "\n")+"\n"), "hash-object", "-w", "--no-filters", "--stdin-paths")
-	ids := strings.Fields(string(out))
-	if err == nil && len(ids) != len(names) {
-		err = fmt.Errorf("git hash-object returned %d of %d IDs", len(ids), len(names))
+	ids := make([]string, len(names))
+	step := max(fewContents, (len(names)+writers-1)/writers)
+	g, ctx := errgroup.WithContext(ctx)
+	for at := 0; at < len(names); at += step {
+		end := min(at+step, len(names))
+		g.Go(func() error { return d.write(ctx, names[at:end], ids[at:end]) })
 	}
-	return ids, d.failed(err)
+	return ids, d.failed(g.Wait())
+}
+
+const (
+	// writers bounds the commands that store contents at a time. Each flushes one content after the other.
+	writers = 16
+	// fewContents are stored by one command.
+	fewContents = 8
+)
+
+func (d *Draft) write(ctx context.Context, names, ids []string) error {
+	out, err := d.build().feed(ctx, d.repo.reader.opts.FetchTimeout, strings.NewReader(strings.Join(names, "\n")+"\n"), "hash-object", "-w", "--no-filters", "--stdin-paths")
+	got := strings.Fields(string(out))
+	if err == nil && len(got) != len(ids) {
+		err = fmt.Errorf("git hash-object returned %d of %d IDs", len(got), len(ids))
+	}
+	copy(ids, got)
+	return err
 }
 
 // build runs git with the draft's own index, on the repository's objects.

@@ -1,13 +1,16 @@
 package git
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/faults/powercut"
 )
 
 // TestFlushRefTakesWhatIsThere flushes a branch with a reflog, one without, and refs that are reached through a link.
@@ -40,6 +43,44 @@ func TestFlushRefTakesWhatIsThere(t *testing.T) {
 		for _, ref := range []string{"HEAD", "refs/heads/main", "refs/heads/deep/er/name", "refs/heads/missing/name"} {
 			if err := l.FlushRef(ref); fserr.CodeOf(err) != 0 {
 				t.Errorf("%s (linked: %v): %v", ref, linked, err)
+			}
+		}
+	}
+}
+
+// TestFlushedObjectsSurvive has another git command make objects, which it does not flush, and cuts the power after FlushObjects.
+func TestFlushedObjectsSurvive(t *testing.T) {
+	disk := powercut.New(t, 1)
+	git := func(input string, args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", disk.At}, args...)...)
+		cmd.Stdin = strings.NewReader(input)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %s: %v: %s", strings.Join(args, " "), err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	git("", "init", "-q", "--bare")
+	l := &Local{tree: place{dir: disk.At}, git: ".", common: ".", objects: "objects", shown: "/"}
+	for round := range 8 {
+		disk.Settle()
+		var ids []string
+		for n := range 5 {
+			ids = append(ids, git(fmt.Sprint("content ", round, n), "hash-object", "-w", "--stdin"))
+		}
+		if round%2 == 1 {
+			git(strings.Join(ids, "\n")+"\n", "pack-objects", "-q", "objects/pack/pack")
+			git("", "prune-packed", "-q")
+		}
+		if err := l.FlushObjects(time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		disk.Cut()
+		disk.Resume()
+		for n, id := range ids {
+			if got := git("", "cat-file", "blob", id); got != fmt.Sprint("content ", round, n) {
+				t.Errorf("after cut %d, object %d is %q", round, n, got)
 			}
 		}
 	}

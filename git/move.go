@@ -171,7 +171,8 @@ func (l *Local) partFile(sum string) string {
 }
 
 // Lock makes the prepared index the content of the index's lock: no git command changes index or HEAD until Install or Unlock. It fails with EBUSY if
-// another command has the lock, and with ErrMoved if index or HEAD have changed since the draft began.
+// another command has the lock, and with ErrMoved if index or HEAD have changed since the draft began. The lock is on the disk then: a start after a
+// power failure makes it the index if the commit was made.
 func (d *Draft) Lock() (err error) {
 	l := d.repo
 	data, err := os.ReadFile(d.indexCopy())
@@ -188,7 +189,7 @@ func (d *Draft) Lock() (err error) {
 		err = os.Link(part, l.lockFile()) // the lock appears whole
 		d.index.locked = err == nil
 	}
-	err = errors.Join(err, os.Remove(part))
+	err = errors.Join(err, os.Remove(part), durable.Names(l.gitDirPath()))
 	if errors.Is(err, fs.ErrExist) {
 		return d.busy("another git command has its index.lock", "wait for it; if none runs, remove the file")
 	}
@@ -396,34 +397,47 @@ func (m *RefMove) say(command string) error {
 	return gitError(context.Background(), "update-ref", err, m.stderr)
 }
 
-// Commit moves the ref. What it names is on the disk before.
+// Commit moves the ref. The objects that it is to name are on the disk (FlushObjects).
 func (m *RefMove) Commit() error {
-	err := m.l.Flush()
-	if err == nil {
-		err = m.say("commit")
-	}
+	err := m.say("commit")
 	m.Abort()
 	return err
 }
 
-// Flush puts the objects, refs and index of the repository on the disk: git flushes some of their contents, and none of their names.
-func (l *Local) Flush() error {
-	dirs := []string{l.commonDir()}
-	for _, dir := range []string{l.gitDirPath(), l.objectsDir()} {
-		if rel, err := filepath.Rel(dirs[0], dir); err != nil || !filepath.IsLocal(rel) {
-			dirs = append(dirs, dir)
+// recent is for how long a system may keep what was written from the disk although nobody flushes it: Linux writes it within 35 seconds.
+const recent = time.Minute
+
+// FlushObjects puts the objects on the disk that were made since a time, or a minute before, with their names. These are also objects of other git
+// commands: git flushes few of its objects, and writes none again that is there. It sets the modification time of one that it finds there.
+func (l *Local) FlushObjects(since time.Time) error {
+	since = since.Add(-recent)
+	top := l.objectsDir()
+	dirs, err := os.ReadDir(top)
+	paths := []string{top}
+	for _, dir := range dirs {
+		if len(dir.Name()) != 2 && dir.Name() != "pack" {
+			continue
+		}
+		at := filepath.Join(top, dir.Name())
+		entries, e := os.ReadDir(at)
+		err = errors.Join(err, ignoringMissing(e)) // git gc removes directories
+		for _, entry := range append(entries, dir) {
+			name := at
+			if entry != dir {
+				name = filepath.Join(at, entry.Name())
+			}
+			if st, e := entry.Info(); e == nil && !st.ModTime().Before(since) && !strings.HasPrefix(entry.Name(), "tmp_") {
+				paths = append(paths, name)
+			}
 		}
 	}
-	for _, dir := range dirs {
-		if err := durable.Tree(dir); err != nil {
-			return l.broken(err)
-		}
+	if err = errors.Join(err, durable.Each(paths, durable.One)); err != nil {
+		return l.broken(err)
 	}
 	return nil
 }
 
-// FlushRef puts a ref that has moved on the disk, with its reflog, and the removal of the locks: git has flushed the ref's content alone. Unlike Flush
-// it does not wait for what other programs have written.
+// FlushRef puts a ref that has moved on the disk, with its reflog, and the removal of the locks: git has flushed the ref's content alone.
 func (l *Local) FlushRef(ref string) error {
 	paths := []string{l.gitDirPath(), filepath.Join(l.gitDirPath(), "logs"), filepath.Join(l.gitDirPath(), "logs", "HEAD")}
 	if ref != "HEAD" {

@@ -12,8 +12,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
@@ -555,7 +557,16 @@ func (d *drafts) build(ctx context.Context, e *Entry) error {
 		}
 	}
 	e.Commits = d.commits()
-	return nil
+	return d.flush(e.At)
+}
+
+// flush puts the objects of the commits, which were made since a time, on the disk.
+func (d *drafts) flush(since time.Time) error {
+	var g errgroup.Group
+	for _, c := range d.all {
+		g.Go(func() error { return c.repo.FlushObjects(since) })
+	}
+	return g.Wait()
 }
 
 // write stores the contents of the commit and of the index, and returns their IDs by SHA-256.
@@ -652,6 +663,9 @@ func (d *drafts) moveBack(ctx context.Context, done []*draft) error {
 		m, err := c.repo.Move(ctx, c.Ref, c.done.ID, c.Old, c.done.Committer, "taken back")
 		if err == nil {
 			err = m.Commit()
+		}
+		if err == nil {
+			err = c.repo.FlushRef(c.Ref)
 		}
 		errs = append(errs, err)
 	}

@@ -3,6 +3,7 @@ package review
 import (
 	"bytes"
 	"context"
+	"time"
 
 	"go.uber.org/zap"
 )
@@ -10,6 +11,7 @@ import (
 // runHooks runs the hooks that decide on the commits, and gives the commits the messages that the hooks made. The changed files are in place, and no ref
 // has moved. ctx is the caller's.
 func (d *drafts) runHooks(ctx context.Context) error {
+	began := time.Now()
 	for _, c := range d.all {
 		h, err := c.RunHooks(ctx, c.tree, c.text, c.done.Author)
 		if err != nil {
@@ -23,7 +25,7 @@ func (d *drafts) runHooks(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return d.flush(began)
 }
 
 // runPostCommit runs the hooks that follow the commits. Their failure changes nothing.
