@@ -15,6 +15,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/git"
+	"github.com/ctxfs/ctxfs/internal/durable"
 	"github.com/ctxfs/ctxfs/review"
 )
 
@@ -414,7 +415,7 @@ func (r *Repos) publish(ctx context.Context, local *git.Local, draft *git.Draft,
 	}
 	r.note(out)
 	r.point("staged")
-	return flush(r.cfg.Dir)
+	return durable.Names(r.cfg.Dir)
 }
 
 // filesOf lists the files of a staged commit.

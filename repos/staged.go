@@ -18,10 +18,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/ctxfs/ctxfs/contexts/rootfs"
-	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/git"
+	"github.com/ctxfs/ctxfs/internal/durable"
 	"github.com/ctxfs/ctxfs/review"
 )
 
@@ -218,16 +217,7 @@ func (r *Repos) write(dir string, s *Staged) (err error) {
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return flush(dir)
-}
-
-// flush writes a directory to the disk with all that was made in its file system, where the system can do that.
-func flush(dir string) error {
-	root, err := rootfs.Open(dir, rootfs.Options{})
-	if err != nil {
-		return err
-	}
-	return errors.Join(tree.SyncAll(root), root.Close())
+	return durable.Tree(dir) // with the objects that the record names
 }
 
 // sweepWithin removes what a killed server left in a staged commit's directory.
