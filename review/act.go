@@ -327,7 +327,7 @@ func (r *Reviews) takeAll(ctx, caller context.Context, s *swaps, e *Entry, commi
 		return err
 	}
 	r.point("settled")
-	if err := s.flush(); err != nil {
+	if err := s.w.flushNames(e.Steps); err != nil {
 		return err
 	}
 	if commits.opts.RunHooks {

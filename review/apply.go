@@ -234,8 +234,6 @@ type swaps struct {
 	closed map[Path]uint32
 	// later are steps that others must make room for.
 	later []*step
-	// sync says that files are flushed one by one.
-	sync bool
 	// point is called with the name of each phase.
 	point func(phase string)
 	// writersUntil is until when programs are waited for that have a file open for writing, once that has begun.
@@ -248,13 +246,9 @@ func (w *workspace) newSwaps(point func(phase string)) *swaps {
 	return &swaps{w: w, dirs: tree.NewDirs(w.root), closed: map[Path]uint32{}, point: point}
 }
 
-// syncAtMost is up to how many files are flushed one by one; more are flushed with their file system.
-const syncAtMost = 16
-
-// stage prepares the steps that change something, as far as they do not wait for others. Nothing can be seen of it yet.
+// stage prepares the steps that change something, as far as they do not wait for others, and flushes the contents. Nothing can be seen of it yet.
 func (w *workspace) stage(ctx context.Context, steps []step, point func(phase string)) (_ *swaps, err error) {
 	s := w.newSwaps(point)
-	s.sync = len(steps) <= syncAtMost
 	defer func() {
 		if err != nil {
 			s.drop()
@@ -279,29 +273,27 @@ func (w *workspace) stage(ctx context.Context, steps []step, point func(phase st
 	}
 	// Removals first.
 	slices.SortStableFunc(s.all, func(a, b taken) int { return cmp.Compare(a.rank(), b.rank()) })
-	if err := w.store.flush(contentsOf(steps)); err != nil {
-		return nil, err
-	}
-	if !s.sync {
-		return s, tree.SyncAll(w.root)
-	}
-	return s, nil
+	return s, w.store.flush(contentsOf(steps))
 }
 
 // flushNames makes the names at and beside the paths of steps durable. What is removed there must be gone before the journal forgets it.
 func (w *workspace) flushNames(steps []step) error {
-	if len(steps) > syncAtMost {
-		return tree.SyncAll(w.root)
-	}
-	places := tree.NewPlaces(w.root)
-	errs, flushed := []error{}, map[Path]bool{}
+	return tree.Flush(w.root, slices.Collect(maps.Keys(dirsOf(steps))))
+}
+
+// dirsOf returns the directories whose names steps change. A step that makes or removes a file may make or remove directories above it.
+func dirsOf(steps []step) map[string]bool {
+	dirs := map[string]bool{}
 	for _, s := range steps {
-		if dir := parentOf(s.Path); !flushed[dir] {
-			flushed[dir] = true
-			errs = append(errs, tree.Ignoring(places.Flush(string(s.Path)), fserr.ENOENT, fserr.ENOTDIR, fserr.ELOOP, fserr.EACCES))
+		if s.did() == Unchanged {
+			continue
+		}
+		dir := parentOf(s.Path)
+		for dirs[string(dir)] = true; dir != "" && s.did() != Written; dirs[string(dir)] = true {
+			dir = parentOf(dir)
 		}
 	}
-	return errors.Join(append(errs, places.Close())...)
+	return dirs
 }
 
 // contentsOf returns the contents that steps replace and write.
@@ -317,14 +309,6 @@ func contentsOf(steps []step) map[string]bool {
 	return contents
 }
 
-// flush makes the names that were exchanged durable.
-func (s *swaps) flush() error {
-	if s.sync && len(s.made) == 0 {
-		return s.dirs.Sync()
-	}
-	return tree.SyncAll(s.w.root)
-}
-
 // addAll is add for steps that do not wait for others.
 func (s *swaps) addAll(ctx context.Context, steps []*step) error {
 	// Two goroutines that make one directory could not tell which of them made it.
@@ -334,8 +318,8 @@ func (s *swaps) addAll(ctx context.Context, steps []*step) error {
 		}
 	}
 	staged := make([]*tree.Swap, len(steps))
-	err := inParallel(ctx, len(steps), func(i int) (err error) {
-		staged[i], err = s.prepare(ctx, steps[i], s.sync)
+	err := atOnce(ctx, len(steps), func(i int) (err error) {
+		staged[i], err = s.prepare(ctx, steps[i])
 		return err
 	})
 	for i, swap := range staged {
@@ -369,7 +353,7 @@ func (s *swaps) add(st *step) error {
 	if err := s.makeDir(st); err != nil {
 		return err
 	}
-	swap, err := s.prepare(context.Background(), st, true) // other steps are taken already
+	swap, err := s.prepare(context.Background(), st) // other steps are taken already
 	if err == nil {
 		s.all = append(s.all, taken{st, swap, false})
 	}
@@ -471,9 +455,9 @@ func (w *workspace) making(modes map[Path]uint32) *workspace {
 	return &out
 }
 
-// prepare stages a step whose directory exists. With sync its content is on the disk then. It ends when ctx ends.
-func (s *swaps) prepare(ctx context.Context, st *step, sync bool) (*tree.Swap, error) {
-	entry, closeContent, err := s.w.entry(st.After, sync)
+// prepare stages a step whose directory exists, with its content on the disk. It ends when ctx ends.
+func (s *swaps) prepare(ctx context.Context, st *step) (*tree.Swap, error) {
+	entry, closeContent, err := s.w.entry(st.After)
 	if err == nil {
 		defer closeContent()
 		var swap *tree.Swap
@@ -487,7 +471,7 @@ func (s *swaps) prepare(ctx context.Context, st *step, sync bool) (*tree.Swap, e
 }
 
 // entry returns a version as a swap takes it; nil for nothing.
-func (w *workspace) entry(v Version, sync bool) (*tree.NewEntry, func(), error) {
+func (w *workspace) entry(v Version) (*tree.NewEntry, func(), error) {
 	if !v.Exists() {
 		return nil, func() {}, nil
 	}
@@ -501,7 +485,7 @@ func (w *workspace) entry(v Version, sync bool) (*tree.NewEntry, func(), error) 
 		target, err := io.ReadAll(f)
 		return &tree.NewEntry{Target: string(target)}, func() {}, err
 	}
-	return &tree.NewEntry{Content: f, Mode: v.Mode, Sync: sync}, closeContent, nil
+	return &tree.NewEntry{Content: f, Mode: v.Mode, Sync: true}, closeContent, nil
 }
 
 // take puts everything in place, and checks that what it replaced is what the steps were planned with. If that is not so it ends, and

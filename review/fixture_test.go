@@ -17,6 +17,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/faults/powercut"
 )
 
 // killDirEnv makes the test binary a reviewer of the world in that directory.
@@ -26,6 +27,7 @@ const killDirEnv = "CTXFS_REVIEW_KILL_DIR"
 const killsEnv = "CTXFS_KILLS"
 
 func TestMain(m *testing.M) {
+	powercut.Main()
 	if os.Getenv(killDirEnv) != "" && reviewer != nil {
 		if err := reviewer(); err != nil {
 			fmt.Fprintln(os.Stderr, "reviewer:", err)
@@ -66,7 +68,12 @@ const id = "ctx_a"
 // newWorld makes a workspace with these files, and a context seeded with it.
 func newWorld(t testing.TB, content files) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), digest: "digest"}
+	return newWorldAt(t, t.TempDir(), content)
+}
+
+func newWorldAt(t testing.TB, dir string, content files) *world {
+	t.Helper()
+	w := &world{t: t, dir: dir, digest: "digest"}
 	for _, name := range []string{"workspace", "layer", id} {
 		must(t, os.Mkdir(w.in(name), 0o755))
 		write(t, w.in(name), content)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"time"
@@ -60,11 +61,11 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 				if back := w.making(e.Dirs).rewrite(e.Steps); back != nil {
 					return errors.Join(err, back) // resolve tries again
 				}
-				return errors.Join(err, tree.SyncAll(root), r.journal.abandon(e))
+				return errors.Join(err, w.flushInPlace(e.Steps), r.journal.abandon(e))
 			}
 			r.point("written")
 		}
-		if err := errors.Join(tree.SyncAll(root), r.journal.finish(e)); err != nil {
+		if err := errors.Join(w.flushInPlace(e.Steps), r.journal.finish(e)); err != nil {
 			return err
 		}
 		r.point("finished")
@@ -128,7 +129,7 @@ func removalsFirst(steps []step) []*step {
 func (r *Reviews) resolveInContext(ctx context.Context, e *Entry) error {
 	err := r.cfg.Contexts.Changing(ctx, e.Context, func(root rootfs.Root, _ Charge) error {
 		w := r.workspaceIn(root).making(e.Dirs)
-		return errors.Join(w.rewrite(e.Steps), w.close(e.Closed), tree.SyncAll(root))
+		return errors.Join(w.rewrite(e.Steps), w.close(e.Closed), w.flushInPlace(e.Steps))
 	})
 	if err != nil { // the context may be gone, or its driver; the server must start
 		r.cfg.Log.Warn("an interrupted discard could not be put back", zap.String("context", e.Context), zap.Int64("entry", e.ID), zap.Error(err))
@@ -320,6 +321,17 @@ func (w *workspace) tryInPlace(s *step) error {
 	return w.overwrite(p, s.After)
 }
 
+// flushInPlace flushes the files of steps that were written in place, or back, with their names.
+func (w *workspace) flushInPlace(steps []step) error {
+	paths := dirsOf(steps)
+	for i := range steps {
+		if s := &steps[i]; s.did() != Unchanged {
+			paths[string(s.Path)] = true
+		}
+	}
+	return tree.Flush(w.root, slices.Collect(maps.Keys(paths)))
+}
+
 // sharing is a file, by its inode, with what becomes of it.
 type sharing struct {
 	ino uint64
@@ -356,7 +368,6 @@ func (w *workspace) hasOtherNames(s *step) bool {
 func (w *workspace) replace(s *step) (err error) {
 	s.Tmp, s.seen = tree.PassingName(), seen{} // no call of late follows
 	sw := w.newSwaps(func(string) {})
-	sw.sync = true // a start after a power failure finds the content, or no file
 	defer func() { err = errors.Join(err, sw.dirs.Close()) }()
 	if err := sw.add(s); err != nil {
 		return err

@@ -23,6 +23,24 @@ func inParallel(ctx context.Context, n int, do func(i int) error) error {
 	return spread(ctx, n, parallelFrom, parallelStep, do)
 }
 
+// flushesAtOnce is how many files are written and flushed at a time: the journal of a file system commits once for all that wait for it together.
+const flushesAtOnce = 16
+
+// atOnce is inParallel for items that wait for the disk.
+func atOnce(ctx context.Context, n int, do func(i int) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(flushesAtOnce)
+	for i := range n {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return do(i)
+		})
+	}
+	return g.Wait()
+}
+
 // spread is inParallel with several goroutines for from items on, each of which takes step items at a time.
 func spread(ctx context.Context, n, from, step int, do func(i int) error) error {
 	if n < from {

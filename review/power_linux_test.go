@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestContentThatAPowerFailureTook puts a content into a store that has its name, but not all of its bytes: it is written again.
@@ -70,5 +71,32 @@ func TestMixesOfVersions(t *testing.T) {
 				t.Errorf("got %v", got)
 			}
 		})
+	}
+}
+
+// TestFlushedContentIsFlushedOnce flushes a content again after nothing, and after another process has removed it and written it again.
+func TestFlushedContentIsFlushedOnce(t *testing.T) {
+	t.Parallel()
+	s, err := OpenStore(t.TempDir())
+	must(t, err)
+	put := func(s *Store) string {
+		hash, _, err := s.Put(t.Context(), strings.NewReader("content"))
+		must(t, err)
+		return hash
+	}
+	hash := put(s)
+	if s.isFlushed(hash) {
+		t.Error("it counts as flushed when it was written")
+	}
+	must(t, s.flush(map[string]bool{hash: true}))
+	if put(s); !s.isFlushed(hash) {
+		t.Error("it does not count as flushed")
+	}
+	must(t, os.Remove(s.path(hash)))
+	other, err := OpenStore(s.dir)
+	must(t, err)
+	past := time.Unix(1, 0)
+	if put(other); os.Chtimes(s.path(hash), past, past) != nil || s.isFlushed(hash) {
+		t.Error("the file of another process counts as flushed")
 	}
 }

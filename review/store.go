@@ -12,9 +12,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
-	"github.com/ctxfs/ctxfs/contexts/rootfs"
-	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/durable"
 	"github.com/ctxfs/ctxfs/internal/sparse"
@@ -31,8 +30,8 @@ type Store struct {
 	// hashes are those of large files, in contexts and elsewhere, that were read last.
 	hashes hashes
 	mu     sync.Mutex
-	// sound are contents that this process has written or read.
-	sound map[string]bool
+	// sound are contents that this process has written or read, with the modification time of those that it has flushed.
+	sound map[string]time.Time
 	uses  uses
 	// written is how many bytes were written since contents were collected last.
 	written atomic.Int64
@@ -130,21 +129,17 @@ func (s *Store) write(ctx context.Context, read []byte, r io.Reader) (hash strin
 	return hash, size, err
 }
 
-// flush writes contents to the disk: a few one by one, many with their file system.
+// flush puts contents on the disk, but for those that it has put there before.
 func (s *Store) flush(hashes map[string]bool) error {
-	if len(hashes) > 2*syncAtMost {
-		root, err := rootfs.Open(s.dir, rootfs.Options{})
-		if err != nil {
-			return err
-		}
-		return errors.Join(tree.SyncAll(root), root.Close())
-	}
 	dirs := []string{s.dir}
 	var contents []string
 	for hash := range hashes {
-		if len(hash) == hex.EncodedLen(sha256.Size) {
+		if len(hash) == hex.EncodedLen(sha256.Size) && !s.isFlushed(hash) {
 			contents, dirs = append(contents, hash), append(dirs, filepath.Dir(s.path(hash)))
 		}
+	}
+	if len(contents) == 0 {
+		return nil
 	}
 	// Whoever needs a content that is not there says so.
 	ignoringMissing := func(flush func(string) error) func(string) error {
@@ -155,15 +150,42 @@ func (s *Store) flush(hashes map[string]bool) error {
 			return nil
 		}
 	}
+	flushed := map[string]time.Time{}
 	err := durable.Each(contents, ignoringMissing(func(hash string) error {
 		f, err := s.Open(hash)
 		if err != nil {
 			return err
 		}
-		return errors.Join(ignoringReadOnly(f.Sync()), f.Close())
+		st, err := f.Stat()
+		if err == nil {
+			s.mu.Lock()
+			flushed[hash] = st.ModTime()
+			s.mu.Unlock()
+		}
+		return errors.Join(err, ignoringReadOnly(f.Sync()), f.Close())
 	}))
 	slices.Sort(dirs)
-	return errors.Join(err, durable.Each(slices.Compact(dirs), ignoringMissing(func(dir string) error { return durable.Names(dir) })))
+	err = errors.Join(err, durable.Each(slices.Compact(dirs), ignoringMissing(func(dir string) error { return durable.Names(dir) })))
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for hash, at := range flushed {
+		if _, sound := s.sound[hash]; sound {
+			s.sound[hash] = at
+		}
+	}
+	return nil
+}
+
+// isFlushed reports whether flush has put a content on the disk that is still the same file: another process may have removed and written it again.
+func (s *Store) isFlushed(hash string) bool {
+	s.mu.Lock()
+	at := s.sound[hash]
+	s.mu.Unlock()
+	st, err := os.Lstat(s.path(hash))
+	return err == nil && !at.IsZero() && st.ModTime().Equal(at)
 }
 
 // ignoringReadOnly drops the error of a system that flushes only what is open for writing (Windows).
@@ -216,7 +238,7 @@ func (s *Store) has(ctx context.Context, hash string) bool {
 		return false
 	}
 	s.mu.Lock()
-	sound := s.sound[hash]
+	_, sound := s.sound[hash]
 	s.mu.Unlock()
 	if sound {
 		return true
@@ -241,7 +263,7 @@ func (s *Store) remember(hash string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sound == nil {
-		s.sound = map[string]bool{}
+		s.sound = map[string]time.Time{}
 	}
 	for other := range s.sound {
 		if len(s.sound) < maxSound {
@@ -249,5 +271,5 @@ func (s *Store) remember(hash string) {
 		}
 		delete(s.sound, other) // any one
 	}
-	s.sound[hash] = true
+	s.sound[hash] = time.Time{}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/batch"
 	"github.com/ctxfs/ctxfs/contexts/driver/overlay/overlaytest"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/internal/faults/powercut"
 )
 
 const (
@@ -33,6 +34,7 @@ const (
 
 func TestMain(m *testing.M) {
 	overlaytest.Main()
+	powercut.Main()
 	if dir := os.Getenv(killDirEnv); dir != "" {
 		if err := beKilled(dir); err != nil {
 			_, _ = fmt.Fprintln(os.Stderr, err)

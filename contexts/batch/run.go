@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"path"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
@@ -110,11 +113,75 @@ func (b *Batch) Stage(ctx context.Context, dir string, sync bool) (err error) {
 	}
 	b.point("recorded")
 	if sync { // after a power failure any of the actions may have been made
-		if err := errors.Join(b.journal.note(len(b.actions)), tree.SyncAll(b.plan.root)); err != nil {
+		if err := errors.Join(b.journal.note(len(b.actions)), b.flushStaged()); err != nil {
 			return err
 		}
 	}
 	return b.journal.file.Sync()
+}
+
+// flushStaged flushes the new contents with the names that they have until Flip.
+func (b *Batch) flushStaged() error {
+	var paths []string
+	for _, hidden := range b.hidden {
+		paths = append(paths, hidden, path.Dir(hidden))
+	}
+	for _, a := range b.actions {
+		if a.Kind == actPlace || a.Kind == actExchange {
+			paths = append(paths, string(a.From))
+		}
+	}
+	return tree.Flush(b.plan.root, paths)
+}
+
+// flush flushes what actions that were made, or undone, have changed: names, modes and files that were moved, which a program may have written just
+// before. An overlay may have made the names in a directory again that was moved.
+func flush(root rootfs.Root, actions []action, undone bool) error {
+	changed, again := map[string]bool{}, map[string]bool{}
+	for i, a := range actions {
+		for _, p := range []rawPath{a.From, a.To} {
+			if p == "" {
+				continue
+			}
+			at := present(actions, i, string(p), undone)
+			changed[path.Dir(at)] = true
+			switch st, err := root.Lstat(at); {
+			case err != nil:
+			case a.Kind == actMkdir || a.Kind == actChmod || a.Kind == actMove && !a.Dir:
+				changed[at] = true
+			case a.Dir && st.Ino != a.Ino:
+				again[at] = true
+			}
+		}
+	}
+	err := tree.Flush(root, slices.Collect(maps.Keys(changed)))
+	for dir := range again {
+		err = errors.Join(err, tree.FlushBelow(root, dir))
+	}
+	return err
+}
+
+// present returns where a path of action i is now. Further actions may have moved a directory above it. If all were undone, earlier ones had.
+func present(actions []action, i int, at string, undone bool) string {
+	carry := func(from, to rawPath) {
+		if rest, ok := strings.CutPrefix(at, string(from)); ok && (rest == "" || rest[0] == '/') {
+			at = string(to) + rest
+		}
+	}
+	if undone {
+		for _, a := range slices.Backward(actions[:i]) {
+			if a.Dir {
+				carry(a.To, a.From)
+			}
+		}
+		return at
+	}
+	for _, a := range actions[i+1:] {
+		if a.Dir {
+			carry(a.From, a.To)
+		}
+	}
+	return at
 }
 
 // hide names the hidden directories that the batch needs: one in each zone that it changes. Recover knows by them that the journal is of
@@ -181,12 +248,15 @@ func (b *Batch) make(ctx context.Context, made *staged, tmp string, sync bool) (
 		}
 		return b.places.Lstat(tmp)
 	}
-	file := tree.NewFile{From: made.content.from, Mode: made.mode, Like: made.like, Sync: sync}
+	file := tree.NewFile{From: made.content.from, Mode: made.mode, Like: made.like, Sync: sync && made.mode&readable == 0}
 	if file.From == "" {
 		file.Content = bytes.NewReader(made.content.data)
 	}
 	return b.places.Create(ctx, tmp, file)
 }
+
+// readable is what the owner needs to open a file again, for flushStaged.
+const readable = 0o400
 
 // hiddenName returns a free name in the hidden directory.
 func (b *Batch) hiddenName(o op) string {
@@ -225,7 +295,7 @@ func (b *Batch) finish() error {
 	if !b.sync {
 		return b.journal.note(finished)
 	}
-	return errors.Join(tree.SyncAll(b.plan.root), b.journal.note(finished), b.journal.file.Sync())
+	return errors.Join(flush(b.plan.root, b.actions, false), b.journal.note(finished), b.journal.file.Sync())
 }
 
 // act makes an action. If it fails, the first n actions are to be undone.
@@ -258,7 +328,7 @@ func (b *Batch) act(i int) (n int, err error) {
 func (b *Batch) back(n int, because error) error {
 	err := undo(b.places, b.actions[:n], b.journal)
 	if err == nil && b.sync {
-		err = tree.SyncAll(b.plan.root)
+		err = flush(b.plan.root, b.actions[:n], true)
 	}
 	if err != nil {
 		b.leave()

@@ -153,7 +153,7 @@ func Recover(ctx context.Context, root rootfs.Root, dir string) error {
 	defer func() { _ = p.Close() }() // closing a directory writes nothing
 	if n := min(r.begun, len(r.Actions)); n > 0 && isOf(p, r) {
 		if err = undo(p, r.Actions[:n], j); err == nil {
-			err = tree.SyncAll(root) // before the journal goes
+			err = flush(root, r.Actions[:n], true) // before the journal goes
 		}
 	}
 	if err == nil {

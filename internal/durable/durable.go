@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sync/errgroup"
@@ -54,6 +55,12 @@ func flush(path string) error {
 	}
 	return errors.Join(err, f.Close())
 }
+
+// wide counts the flushes of file systems.
+var wide atomic.Int64
+
+// Wide returns how many whole file systems this process has flushed: such a flush waits for what other programs have written. Tests look at it.
+func Wide() int64 { return wide.Load() }
 
 // MkdirAll makes a directory, and those above that are missing, and flushes their names.
 func MkdirAll(dir string, perm os.FileMode) error {

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// few is up to how many files and directories are flushed one by one. More are flushed with their file system, which waits for what other programs
-// have written too.
-const few = 16
+// few is up to how many files and directories are flushed one by one, which takes about as long as to flush an idle file system. More are
+// flushed with their file system, which waits for what other programs have written too.
+const few = 1000
 
 // Tree flushes a file, or a directory and all that is below. No other program changes it meanwhile.
 func Tree(path string) error {
@@ -22,14 +22,24 @@ func Tree(path string) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(FileSystem(int(f.Fd())), f.Close())
+		return errors.Join(fileSystem(int(f.Fd())), f.Close())
 	}
 	return errors.Join(err, flushAll(all))
 }
 
-// FileSystem flushes the file system of a directory's descriptor. The kernel does not pass that on to FUSE file systems: of one, it flushes the
-// tree below the directory, of which other programs may remove files meanwhile.
-func FileSystem(fd int) error {
+// Below is Tree for the descriptor of a directory, of which other programs may remove files meanwhile.
+func Below(fd int) error {
+	all, complete, err := list(fmt.Sprintf("/proc/self/fd/%d/.", fd), few)
+	if err == nil && !complete {
+		return fileSystem(fd)
+	}
+	return errors.Join(err, flushAll(all))
+}
+
+// fileSystem flushes the file system of a directory's descriptor. The kernel does not pass that on to FUSE file systems: of one, it flushes the
+// tree below the directory.
+func fileSystem(fd int) error {
+	wide.Add(1)
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(fd, &st); err != nil {
 		return err

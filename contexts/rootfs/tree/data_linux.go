@@ -216,8 +216,13 @@ func clearDirXattrs(dir node.Node, more string) error {
 	}), fserr.EOPNOTSUPP)
 }
 
-// syncFS flushes the file system of a directory's descriptor, or, where that is not possible, the tree below the directory.
-func syncFS(fd int) error { return durable.FileSystem(fd) }
+// syncBelow flushes the directory of a descriptor and all that is below it.
+func syncBelow(fd int) error { return durable.Below(fd) }
 
-// syncDir makes the names in the directory of a descriptor durable.
-func syncDir(fd int) error { return unix.Fsync(fd) }
+// syncFD flushes the content of a file or the names in a directory, with the attributes, where the file system can do that.
+func syncFD(fd int) error {
+	return Ignoring(node.Uninterrupted(func() error { return unix.Fsync(fd) }), fserr.EINVAL)
+}
+
+// syncFile flushes a file, and not its name.
+func syncFile(f node.File) error { return withRawFD(f, syncFD) }

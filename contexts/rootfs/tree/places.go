@@ -91,7 +91,7 @@ func (p *Places) Flush(name string) error {
 	if err != nil {
 		return err
 	}
-	return Ignoring(dir.WithFD(syncDir), fserr.EOPNOTSUPP)
+	return Ignoring(dir.WithFD(syncFD), fserr.EOPNOTSUPP)
 }
 
 // Rmdir removes an empty directory.

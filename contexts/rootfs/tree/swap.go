@@ -682,16 +682,3 @@ func SweepDirs(ctx context.Context, r Tree, dirs []string) error {
 	}
 	return errors.Join(errs...)
 }
-
-// SyncAll flushes the file system of a tree, where the system can do that for one alone. Elsewhere it does nothing.
-func SyncAll(r Tree) error {
-	tr, err := nodesOf(r)
-	if err != nil {
-		return err
-	}
-	dir, err := tr.Node("/", false)
-	if err != nil {
-		return err
-	}
-	return errors.Join(Ignoring(dir.WithFD(syncFS), fserr.EOPNOTSUPP), dir.Close())
-}

@@ -46,17 +46,6 @@ func (d *Dirs) Close() error {
 	return errors.Join(errs...)
 }
 
-// Sync flushes the names in the directories that are open, where the system can do that. These are all if there are at most maxSwapDirs.
-func (d *Dirs) Sync() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var errs []error
-	for _, one := range d.open {
-		errs = append(errs, Ignoring(one.WithFD(syncDir), fserr.EOPNOTSUPP))
-	}
-	return errors.Join(errs...)
-}
-
 // hold opens the directory of p, until release is called.
 func (d *Dirs) hold(p string) (*swapDir, error) {
 	name := path.Dir(p)

@@ -1,0 +1,4 @@
+package durable
+
+// Few is few.
+const Few = few
