@@ -296,7 +296,7 @@ func (r *Reviews) take(ctx context.Context, w *workspace, e *Entry, commits *dra
 	}
 	r.point("finished")
 	commits.install()
-	if err := errors.Join(s.done(), w.flushNames(e.Steps), r.closeDone(w, e)); err != nil {
+	if err := errors.Join(s.done(), w.flushNames(e), r.closeDone(w, e)); err != nil {
 		r.cfg.Log.Warn("what was replaced could not be removed", zap.Int64("entry", e.ID), zap.Error(err))
 	}
 	r.point("done")
@@ -327,7 +327,10 @@ func (r *Reviews) takeAll(ctx, caller context.Context, s *swaps, e *Entry, commi
 		return err
 	}
 	r.point("settled")
-	if err := s.w.flushNames(e.Steps); err != nil {
+	if err := s.restoreDirs(e.Made); err != nil {
+		return err
+	}
+	if err := s.w.flushNames(e); err != nil {
 		return err
 	}
 	if commits.opts.RunHooks {
@@ -356,6 +359,9 @@ func (r *Reviews) begin(ctx context.Context, w *workspace, e *Entry, commits *dr
 		return nil, err
 	}
 	e.At, e.Dirs, e.Closed = time.Now().UTC(), w.dirModes(e.Steps), w.closed(e.Steps, false)
+	if err := w.keepRemains(ctx, e); err != nil {
+		return nil, err
+	}
 	if err := commits.build(ctx, e); err != nil {
 		return nil, err
 	}
@@ -371,12 +377,12 @@ func (r *Reviews) begin(ctx context.Context, w *workspace, e *Entry, commits *dr
 	r.point("begun")
 	s, err := w.stage(ctx, e.Steps, r.point)
 	if err != nil {
-		return nil, errors.Join(err, w.flushNames(e.Steps), r.journal.abandon(e))
+		return nil, errors.Join(err, w.flushNames(e), r.journal.abandon(e))
 	}
 	e.Staged = true
 	if err := r.journal.begin(e); err != nil {
 		s.drop()
-		return nil, errors.Join(err, w.flushNames(e.Steps), r.journal.abandon(e))
+		return nil, errors.Join(err, w.flushNames(e), r.journal.abandon(e))
 	}
 	r.point("intended")
 	return s, nil
@@ -513,7 +519,7 @@ func (r *Reviews) recover(ctx context.Context) error {
 	}
 	switch {
 	case !last.InContext:
-		err = errors.Join(r.ws.sweep(ctx, last.Steps), r.ws.flushNames(last.Steps), r.closeDone(r.ws, last))
+		err = errors.Join(r.ws.sweep(ctx, last.Steps), r.ws.flushNames(last), r.closeDone(r.ws, last))
 	case last.MovesBase:
 		err = r.sweepRebased(ctx, last)
 	}
@@ -563,13 +569,14 @@ func (r *Reviews) recoverEntry(ctx context.Context, e *Entry) error {
 	}
 	r.cfg.Log.Warn("an interrupted apply was completed, since a commit of it was made", zap.Int64("entry", e.ID))
 	r.settleIndexes(e, true)
-	return errors.Join(r.ws.sweep(ctx, e.Steps), r.ws.flushNames(e.Steps), r.closeDone(r.ws, e), r.complete(ctx, e))
+	return errors.Join(r.ws.sweep(ctx, e.Steps), r.ws.flushNames(e), r.closeDone(r.ws, e), r.complete(ctx, e))
 }
 
 // putBack gives each path of a begun entry, in the tree that it changed, what it held before. What a program changed since stays.
 func (r *Reviews) putBack(ctx context.Context, w *workspace, e *Entry) error {
 	var left []Path
 	if e.Staged {
+		w.removeDirs(e.Made)
 		stay, err := w.resume(e.Steps)
 		if err != nil {
 			return err

@@ -56,6 +56,9 @@ type step struct {
 	// Tmp is the reserved name of the step's swap, Ino the inode of its new entry, 0 until it is known.
 	Tmp string `json:"tmp,omitempty"`
 	Ino uint64 `json:"ino,omitempty"`
+	// Kept is what the step takes away with a file, and restores what it gives a file that it makes; nil is nothing.
+	Kept     *kept `json:"kept,omitempty"`
+	restores *kept
 	// Commit is what the repository's commit does to the path; nil for nothing.
 	Commit *committed `json:"commit,omitempty"`
 	// away says that there is a directory at the path, and that other steps remove all of its files.
@@ -276,15 +279,17 @@ func (w *workspace) stage(ctx context.Context, steps []step, point func(phase st
 	return s, w.store.flush(contentsOf(steps))
 }
 
-// flushNames makes the names at and beside the paths of steps durable. What is removed there must be gone before the journal forgets it.
-func (w *workspace) flushNames(steps []step) error {
-	return tree.Flush(w.root, slices.Collect(maps.Keys(dirsOf(steps))))
+// flushNames makes the names at and beside the paths of an entry's steps durable. What is removed there must be gone before the journal forgets it.
+func (w *workspace) flushNames(e *Entry) error {
+	return tree.Flush(w.root, slices.Collect(maps.Keys(dirsOf(e))))
 }
 
-// dirsOf returns the directories whose names steps change. A step that makes or removes a file may make or remove directories above it.
-func dirsOf(steps []step) map[string]bool {
+// dirsOf returns the directories that an entry makes, and those whose names it changes. A step that makes or removes a file may make or remove
+// directories above it.
+func dirsOf(e *Entry) map[string]bool {
 	dirs := map[string]bool{}
-	for _, s := range steps {
+	for i := range e.Steps {
+		s := &e.Steps[i]
 		if s.did() == Unchanged {
 			continue
 		}
@@ -292,6 +297,9 @@ func dirsOf(steps []step) map[string]bool {
 		for dirs[string(dir)] = true; dir != "" && s.did() != Written; dirs[string(dir)] = true {
 			dir = parentOf(dir)
 		}
+	}
+	for dir := range e.Made {
+		dirs[string(dir)], dirs[string(parentOf(dir))] = true, true
 	}
 	return dirs
 }
@@ -460,6 +468,9 @@ func (s *swaps) prepare(ctx context.Context, st *step) (*tree.Swap, error) {
 	entry, closeContent, err := s.w.entry(st.After)
 	if err == nil {
 		defer closeContent()
+		err = s.w.giveBack(entry, st)
+	}
+	if err == nil {
 		var swap *tree.Swap
 		if swap, err = s.dirs.Stage(ctx, string(st.Path), st.Tmp, entry); err == nil {
 			st.Ino, st.OwnerLost = swap.Ino(), swap.OwnerLost()
@@ -539,6 +550,9 @@ func (s *swaps) back() (stay []Path, err error) {
 	var errs []error
 	for i := range s.all {
 		t := &s.all[len(s.all)-1-i]
+		if t.did() == Removed && len(s.made) > 0 { // a directory can stand where the file was; creations were put back before
+			errs = append(errs, s.unmake())
+		}
 		switch err := s.backOne(t.swap, t.step); {
 		case !errors.Is(err, tree.ErrOccupied):
 			errs = append(errs, err)
@@ -612,6 +626,7 @@ func (s *swaps) unmake() error {
 	for i := range s.made {
 		s.w.prune(s.made[len(s.made)-1-i])
 	}
+	s.made = nil
 	return s.w.close(s.closed)
 }
 

@@ -324,6 +324,7 @@ func (e *Entry) use(used map[string]bool) {
 		}
 		s.Unresolved.use(used)
 		s.WasUnresolved.use(used)
+		s.Kept.use(used)
 		s.Pulled.use(used)
 		s.WasPulled.use(used)
 		for _, v := range []*Version{s.Behind, s.WasBehind} {

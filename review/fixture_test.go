@@ -59,6 +59,8 @@ type world struct {
 	quota int64
 	// through, if it is not nil, makes what reviews see of a context.
 	through func(rootfs.Root) rootfs.Root
+	// options are those of the contexts' roots.
+	options rootfs.Options
 	// beside says that the context is entered by Beside.
 	beside bool
 }
@@ -133,7 +135,7 @@ func oneByOne(f func(string)) func(string) {
 func (w *world) in(name string) string { return filepath.Join(w.dir, name) }
 
 func (w *world) Frozen(ctx context.Context, id string, f func(context.Context, rootfs.Root) error) error {
-	root, err := rootfs.Open(w.in(id), rootfs.Options{})
+	root, err := rootfs.Open(w.in(id), w.options)
 	if err != nil {
 		return err
 	}

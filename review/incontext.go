@@ -51,6 +51,9 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 			return err
 		}
 		e.At, e.Dirs, e.Closed = time.Now().UTC(), w.dirModes(e.Steps), w.closed(e.Steps, true)
+		if err := w.keepRemains(ctx, e); err != nil {
+			return err
+		}
 		if err := errors.Join(w.store.flush(contentsOf(e.Steps)), r.journal.begin(e)); err != nil {
 			return err
 		}
@@ -61,11 +64,11 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 				if back := w.making(e.Dirs).rewrite(e.Steps); back != nil {
 					return errors.Join(err, back) // resolve tries again
 				}
-				return errors.Join(err, w.flushInPlace(e.Steps), r.journal.abandon(e))
+				return errors.Join(err, w.flushInPlace(e), r.journal.abandon(e))
 			}
 			r.point("written")
 		}
-		if err := errors.Join(w.flushInPlace(e.Steps), r.journal.finish(e)); err != nil {
+		if err := errors.Join(w.newSwaps(r.point).restoreDirs(e.Made), w.close(e.Closed), w.flushInPlace(e), r.journal.finish(e)); err != nil {
 			return err
 		}
 		r.point("finished")
@@ -129,7 +132,8 @@ func removalsFirst(steps []step) []*step {
 func (r *Reviews) resolveInContext(ctx context.Context, e *Entry) error {
 	err := r.cfg.Contexts.Changing(ctx, e.Context, func(root rootfs.Root, _ Charge) error {
 		w := r.workspaceIn(root).making(e.Dirs)
-		return errors.Join(w.rewrite(e.Steps), w.close(e.Closed), w.flushInPlace(e.Steps))
+		w.removeDirs(e.Made)
+		return errors.Join(w.rewrite(e.Steps), w.close(e.Closed), w.flushInPlace(e))
 	})
 	if err != nil { // the context may be gone, or its driver; the server must start
 		r.cfg.Log.Warn("an interrupted discard could not be put back", zap.String("context", e.Context), zap.Int64("entry", e.ID), zap.Error(err))
@@ -143,7 +147,7 @@ func (w *workspace) rewrite(steps []step) error {
 	w.whole = w.wholeOf(steps, func(s *step) Version { return s.Before })
 	for _, done := range slices.Backward(removalsFirst(steps)) {
 		s := *done
-		s.Before, s.After = s.After, s.Before
+		s.Before, s.After, s.restores = s.After, s.Before, s.Kept
 		now, _, err := w.store.keep(context.Background(), w.root, s.Path)
 		if err == nil && done.did() == Created && !now.Exists() {
 			w.pruneAbove(s.Path) // directories that were made for it can be in the way of another step
@@ -321,11 +325,11 @@ func (w *workspace) tryInPlace(s *step) error {
 	return w.overwrite(p, s.After)
 }
 
-// flushInPlace flushes the files of steps that were written in place, or back, with their names.
-func (w *workspace) flushInPlace(steps []step) error {
-	paths := dirsOf(steps)
-	for i := range steps {
-		if s := &steps[i]; s.did() != Unchanged {
+// flushInPlace flushes the files that an entry wrote in place, or back, with their names.
+func (w *workspace) flushInPlace(e *Entry) error {
+	paths := dirsOf(e)
+	for i := range e.Steps {
+		if s := &e.Steps[i]; s.did() != Unchanged {
 			paths[string(s.Path)] = true
 		}
 	}

@@ -45,6 +45,12 @@ type Entry struct {
 	// Closed has the modes of directories that permit nothing to be written, and that the entry makes or opens. A killed server may leave
 	// them open.
 	Closed pathMap[uint32] `json:"closed,omitempty"`
+	// Emptied has the modes of the directories that the entry takes away in whole. An undo makes them again, also those without files.
+	Emptied pathMap[uint32] `json:"emptied,omitempty"`
+	// Made has the modes of the directories that the entry makes again.
+	Made pathMap[uint32] `json:"made,omitempty"`
+	// restores is Emptied of the entry that this one undoes.
+	restores map[Path]uint32
 	// makes are the modes of directories that the entry makes; those of others are plain.
 	makes map[Path]uint32
 	// InContext says that the steps changed the context, not the workspace.

@@ -71,7 +71,7 @@ func (r *Reviews) abandon(ctx context.Context, w *workspace, e *Entry, stay []Pa
 			kept.Steps = append(kept.Steps, step{Path: s.Path, Before: s.Before, After: s.After, Merged: s.Merged, OwnerLost: s.OwnerLost, Apart: true})
 		}
 	}
-	if err := w.flushNames(e.Steps); err != nil {
+	if err := w.flushNames(e); err != nil {
 		return nil, err
 	}
 	if len(left) == 0 || e.InContext {

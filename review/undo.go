@@ -73,7 +73,8 @@ func (r *Reviews) Undo(ctx context.Context, req UndoRequest) (*Entry, error) {
 
 // undo returns the entry that takes an entry back. If it commits nothing, a branch keeps its commit, so that nothing but the base moves back.
 func (e *Entry) undo(actor string, commits bool) *Entry {
-	undo := &Entry{Kind: EntryUndo, Context: e.Context, Actor: actor, Undoes: e.ID, Target: e.Target, InContext: e.InContext, MovesBase: e.MovesBase, makes: e.Dirs}
+	undo := &Entry{Kind: EntryUndo, Context: e.Context, Actor: actor, Undoes: e.ID, Target: e.Target, InContext: e.InContext, MovesBase: e.MovesBase}
+	undo.makes, undo.restores = e.Dirs, e.Emptied
 	undo.Unrecorded = e.Unrecorded
 	for _, p := range e.Unrecorded {
 		undo.LeftOut = append(undo.LeftOut, LeftOut{Path: p, Reason: "ignored"})
@@ -86,6 +87,7 @@ func (e *Entry) undo(actor string, commits bool) *Entry {
 			undo.Steps = append(undo.Steps, step{
 				Path: s.Path, from: s.After, to: s.Before, BaseBefore: s.BaseAfter, BaseAfter: s.BaseBefore, Unresolved: s.WasUnresolved, WasUnresolved: s.Unresolved,
 				Apart: s.Apart, Pulled: s.WasPulled, WasPulled: s.Pulled, Behind: s.WasBehind, WasBehind: s.Behind, revert: s.Commit, exact: true,
+				restores: s.Kept,
 			})
 		}
 	}

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -122,4 +123,22 @@ func TestUndoOfCommitsIsRefused(t *testing.T) {
 		t.Errorf("the refused undo wrote %q", got)
 	}
 	w.sound("workspace")
+}
+
+// TestPutBackOfAFileThatBecameADirectory has a program save another file while an entry makes a directory of a file: the file comes back.
+func TestPutBackOfAFileThatBecameADirectory(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"a": "a\n", "d": "a file\n"})
+	remove(t, w.in(id), "d")
+	write(t, w.in(id), files{"a": "agent\n", "d/x/y": "agent\n"})
+	open, err := os.OpenFile(w.in("workspace/a"), os.O_WRONLY, 0)
+	must(t, err)
+	defer func() { must(t, open.Close()) }()
+	w.at("all taken", func() {
+		_, err := open.WriteString("user\n")
+		must(t, err)
+	})
+	_, err = w.reviews.Apply(t.Context(), ApplyRequest{Context: id, Selection: w.allPaths(), Approve: true, Actor: "host"})
+	wantReason(t, err, Conflicting)
+	same(t, "put back", read(t, w.in("workspace")), files{"a": "user\n", "d": "a file\n"})
 }

@@ -138,28 +138,55 @@ func copyFileXattrs(in, out node.File, more string) (copied map[string][]byte, e
 }
 
 func copyXattrsFD(src, dst int, more string) (copied map[string][]byte, err error) {
-	names, err := keptXattrs(src, more)
+	xattrs, err := xattrsOf(src, more)
+	if err != nil {
+		return nil, err
+	}
+	return xattrs, setXattrs(dst, xattrs)
+}
+
+// fileXattrs returns the extended attributes of a file that copyFileXattrs copies with no more.
+func fileXattrs(f node.File) (xattrs map[string][]byte, err error) {
+	err = withRawFD(f, func(fd int) error {
+		xattrs, err = xattrsOf(fd, "")
+		return err
+	})
+	return xattrs, Ignoring(err, fserr.EOPNOTSUPP)
+}
+
+// setFileXattrs sets extended attributes, if the file system supports them.
+func setFileXattrs(f node.File, xattrs map[string][]byte) error {
+	return Ignoring(withRawFD(f, func(fd int) error { return setXattrs(fd, xattrs) }), fserr.EOPNOTSUPP)
+}
+
+func xattrsOf(fd int, more string) (map[string][]byte, error) {
+	names, err := keptXattrs(fd, more)
 	if err != nil || len(names) == 0 {
 		return nil, Ignoring(err, fserr.EOPNOTSUPP, fserr.ENOSYS)
 	}
-	copied = make(map[string][]byte, len(names))
+	xattrs := make(map[string][]byte, len(names))
 	for _, name := range names {
-		value, err := xattr(func(b []byte) (int, error) { return unix.Fgetxattr(src, name, b) })
-		if errors.Is(err, unix.ENODATA) {
-			continue
-		}
+		value, err := xattr(func(b []byte) (int, error) { return unix.Fgetxattr(fd, name, b) })
 		if err == nil {
-			err = unix.Fsetxattr(dst, name, value, 0)
-		}
-		if fserr.CodeOf(err) == fserr.EOPNOTSUPP {
-			continue
-		}
-		if err != nil {
+			xattrs[name] = value
+		} else if !errors.Is(err, unix.ENODATA) && fserr.CodeOf(err) != fserr.EOPNOTSUPP {
 			return nil, err
 		}
-		copied[name] = value
 	}
-	return copied, nil
+	return xattrs, nil
+}
+
+// setXattrs sets extended attributes, and deletes those from the map that the file system does not support.
+func setXattrs(fd int, xattrs map[string][]byte) error {
+	for name, value := range xattrs {
+		err := unix.Fsetxattr(fd, name, value, 0)
+		if fserr.CodeOf(err) == fserr.EOPNOTSUPP {
+			delete(xattrs, name)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func keptXattrs(fd int, more string) ([]string, error) {

@@ -18,6 +18,11 @@ func (*dataCopier) copy(ctx context.Context, in, out node.File, st node.Stat, re
 // copyFileXattrs copies nothing: extended attributes have no portable form.
 func copyFileXattrs(_, _ node.File, _ string) (map[string][]byte, error) { return nil, nil }
 
+// fileXattrs returns nothing, and setFileXattrs sets nothing.
+func fileXattrs(node.File) (map[string][]byte, error) { return nil, nil }
+
+func setFileXattrs(node.File, map[string][]byte) error { return nil }
+
 func copyDirXattrs(_, _ node.Node, _ string) (map[string][]byte, error) { return nil, nil }
 
 func clearDirXattrs(node.Node, string) error { return nil }

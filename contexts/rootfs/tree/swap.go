@@ -61,6 +61,8 @@ type NewEntry struct {
 	// Mode is a file's permission bits. Extended attributes are those of the file that it replaces, and so are owner and group if this process may give
 	// files away.
 	Mode uint32
+	// Kept is for a file where no file stands; nil is what the system gives a new one.
+	Kept *Kept
 	// Sync flushes a file's content to the disk.
 	Sync bool
 }
@@ -255,7 +257,7 @@ func fill(ctx context.Context, f node.File, content io.Reader) error {
 // inherit gives a file the owner and the extended attributes of a file that it replaces.
 func (s *Swap) inherit(f node.File, now, old node.Stat) error {
 	if !s.had || old.Type() != node.TypeFile {
-		return nil
+		return s.restore(f, now)
 	}
 	kept, err := keepOwner(s.dir, s.tmp, now, old)
 	if err != nil {
@@ -269,6 +271,37 @@ func (s *Swap) inherit(f node.File, now, old node.Stat) error {
 	defer func() { _ = was.Close() }() // it was only read
 	_, err = copyFileXattrs(was, f, "")
 	return err
+}
+
+// Kept is what a file has beside its content and its mode.
+type Kept struct {
+	UID, GID uint32
+	// Xattrs are the extended attributes of the namespace "user".
+	Xattrs map[string][]byte
+}
+
+// KeptOf returns what a file has. It returns no extended attributes where the system or the file system has none.
+func KeptOf(f node.File) (Kept, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return Kept{}, err
+	}
+	xattrs, err := fileXattrs(f)
+	return Kept{st.UID, st.GID, xattrs}, err
+}
+
+// restore gives a file what an earlier one at its path had.
+func (s *Swap) restore(f node.File, now node.Stat) error {
+	k := s.entry.Kept
+	if k == nil {
+		return nil
+	}
+	had, err := keepOwner(s.dir, s.tmp, now, node.Stat{UID: k.UID, GID: k.GID})
+	if err != nil {
+		return err
+	}
+	s.ownerLost = !had
+	return setFileXattrs(f, k.Xattrs)
 }
 
 // keepOwner gives a new file the owner and group of an old one. If this process may not do that it gives the file at least the group; kept is false then.
