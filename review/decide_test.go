@@ -165,3 +165,60 @@ func TestARejectionOfAChangeWithoutHunksHoldsForThatChange(t *testing.T) {
 		})
 	}
 }
+
+// TestRejectionsOutliveARestore restores a snapshot. A rejection stays with its change: a change that the context has again shows it, and one that it does
+// not have is among those that are gone. A rejection on another base is dropped, and so is an approval: the restore was asked whether it may go.
+func TestRejectionsOutliveARestore(t *testing.T) {
+	t.Parallel()
+	base, changed := numbered(30), strings.NewReplacer("line 5\n", "five\n", "line 25\n", "twenty-five\n").Replace(numbered(30))
+	for name, c := range map[string]struct {
+		// do is done between the snapshot and the restore.
+		do func(w *world)
+		// want are the decisions on the hunks of a, and on b.
+		want, gone string
+	}{
+		"nothing":           {func(*world) {}, " rejected, rejected", ""},
+		"another change":    {func(w *world) { write(t, w.in(id), files{"a": "x\n", "b": "x\n"}) }, " rejected, rejected", ""},
+		"everything undone": {func(w *world) { w.discard() }, " rejected, rejected", ""},
+		"the base of a moved": {func(w *world) {
+			w.apply(ApplyRequest{Selection: &Selection{Approved: true}})
+		}, " , rejected", ""},
+		"a file approved as a whole": {func(w *world) {
+			w.decide(Approved, Selection{Changes: []Selected{{Path: "b"}}})
+		}, " rejected, ", ""},
+		"a file decided later": {func(w *world) {
+			write(t, w.in(id), files{"later": "later\n"})
+			w.decide(Rejected, Selection{Changes: []Selected{{Path: "later"}}})
+		}, " rejected, rejected", "later"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, files{"a": base, "b": "b\n"})
+			write(t, w.in(id), files{"a": changed, "b": "agent\n"})
+			hunks := w.changes(Query{}).Changes[0].HunkIDs()
+			w.snapshot("s")
+			w.decide(Approved, Selection{Changes: []Selected{{Path: "a", Hunks: hunks[:1]}}})
+			w.decide(Rejected, Selection{Changes: []Selected{{Path: "a", Hunks: hunks[1:]}, {Path: "b"}}})
+			c.do(w)
+			w.restore("s")
+			l := w.changes(Query{Drift: true})
+			_, ofA := l.Verdict(l.Changes[0])
+			ofB, _ := l.Verdict(l.Changes[1])
+			got := fmt.Sprintf("%s %s, %s", ofA[hunks[0]].Decision, ofA[hunks[1]].Decision, ofB.Decision)
+			if got != c.want {
+				t.Errorf("the decisions are %q, want %q", got, c.want)
+			}
+			gone := ""
+			for _, g := range l.Gone {
+				gone += string(g.Path)
+			}
+			if gone != c.gone {
+				t.Errorf("the decisions on %q are gone, want %q", gone, c.gone)
+			}
+			must(t, w.reviews.Copied(id, "ctx_b", "")) // a fork has none
+			if st, err := w.reviews.states.read("ctx_b"); err != nil || len(st.Decided) != 0 {
+				t.Errorf("a fork has the decisions %v (%v)", st.Decided, err)
+			}
+		})
+	}
+}

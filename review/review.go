@@ -85,8 +85,8 @@ type Config struct {
 	Log *zap.Logger
 }
 
-// Copied gives a copy of a context the base of what it was copied from, and no decisions. from is "" for new content. Names are those of
-// contexts, or of their snapshots. marks is a file with the marks of a context's new content, which Copied takes if it is there.
+// Copied gives a copy of a context the base of what it was copied from, and no decisions. A context that gets the content of its snapshot keeps its own
+// rejections, where its base stays the same. from is "" for new content. Names are those of contexts, or of their snapshots. marks is a file with the marks of a context's new content, which Copied takes if it is there.
 func (r *Reviews) Copied(from, to, marks string) error {
 	r.looked.remove(to)
 	if err := errors.Join(r.known.replace(to, marks), r.listed.remove(to)); err != nil {
@@ -106,7 +106,14 @@ func (r *Reviews) Copied(from, to, marks string) error {
 	r.store.uses.touchAll(st.use)
 	// No entry of before moves the new base, not even one that a start completes.
 	copied := &state{Format: stateFormat, Journal: next - 1, Overrides: st.Overrides, Pulled: st.Pulled, Behind: st.Behind}
-	if len(copied.Overrides) == 0 && len(copied.Pulled) == 0 && copied.Journal == 0 {
+	if strings.HasPrefix(from, to+"@") {
+		before, err := r.states.read(to)
+		if err != nil {
+			return err
+		}
+		copied.Decided = before.rejectedOn(st.Overrides)
+	}
+	if len(copied.Overrides) == 0 && len(copied.Pulled) == 0 && len(copied.Decided) == 0 && copied.Journal == 0 {
 		return r.states.remove(to)
 	}
 	return r.states.write(to, copied)

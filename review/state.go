@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -82,6 +83,27 @@ type state struct {
 	// Behind are the paths whose base went to a branch or a remote, and not to the workspace. The version is the base that
 	// the workspace got last: a rebase merges from it. Each path is in Overrides.
 	Behind pathMap[Version] `json:"behind,omitempty"`
+}
+
+// rejectedOn returns the rejections on paths at which another base, of the same layer, has what this one has.
+func (st *state) rejectedOn(overrides map[Path]Version) pathMap[*decided] {
+	out := pathMap[*decided]{}
+	for p, d := range st.Decided {
+		now, moved := st.Overrides[p]
+		if next, ok := overrides[p]; ok != moved || !next.Same(now) {
+			continue
+		}
+		rejected := *d
+		rejected.Hunks = maps.Clone(d.Hunks)
+		maps.DeleteFunc(rejected.Hunks, func(_ string, v Verdict) bool { return v.Decision != Rejected })
+		if d.Whole != nil && d.Whole.Decision != Rejected {
+			rejected.Whole, rejected.WholeHunks = nil, nil
+		}
+		if rejected.Whole != nil || len(rejected.Hunks) > 0 {
+			out[p] = &rejected
+		}
+	}
+	return out
 }
 
 // stateFormat is the format of states that this version reads and writes.

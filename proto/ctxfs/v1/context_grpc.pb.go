@@ -73,7 +73,7 @@ type ContextServiceClient interface {
 	// Puts what a snapshot holds in place of what the context holds, at once and as a whole. What the context held is
 	// lost: take a snapshot of it first. Handles and streams that were opened before are ESTALE, watches end. The snapshot stays.
 	// A context with changes that were not applied is restored only with discard_changes. So is one with approvals that were not applied: the
-	// restored context has no decisions.
+	// restored context keeps no approvals. It keeps rejections: a change that it has again is still rejected.
 	// Errors: ESTALE (no such context), ENOENT (no such snapshot), ENOSPC, EOPNOTSUPP (the file system cannot swap folders),
 	// NOT_APPLIED (the context has changes or approvals that were not applied, and is as before; one detail names them),
 	// EBUSY (calls in the context did not end within 10 s; it is as before).
@@ -284,7 +284,7 @@ type ContextServiceServer interface {
 	// Puts what a snapshot holds in place of what the context holds, at once and as a whole. What the context held is
 	// lost: take a snapshot of it first. Handles and streams that were opened before are ESTALE, watches end. The snapshot stays.
 	// A context with changes that were not applied is restored only with discard_changes. So is one with approvals that were not applied: the
-	// restored context has no decisions.
+	// restored context keeps no approvals. It keeps rejections: a change that it has again is still rejected.
 	// Errors: ESTALE (no such context), ENOENT (no such snapshot), ENOSPC, EOPNOTSUPP (the file system cannot swap folders),
 	// NOT_APPLIED (the context has changes or approvals that were not applied, and is as before; one detail names them),
 	// EBUSY (calls in the context did not end within 10 s; it is as before).
