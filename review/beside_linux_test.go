@@ -358,3 +358,64 @@ func TestLargeNewFileInARepositoryIsListed(t *testing.T) {
 		t.Errorf("the changes are %+v", c)
 	}
 }
+
+// TestCallThatNeedsAFileThatKeepsChangingNamesIt has a program change a large file of the context each time that it was read. A call that needs the file
+// does nothing, names it and says what to do.
+func TestCallThatNeedsAFileThatKeepsChangingNamesIt(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("line\n", largeContent/5+1)
+	for name, c := range map[string]struct {
+		file string
+		// context and workspace are what they change.
+		context, workspace files
+		do                 func(w *world) error
+	}{
+		"rebase over its directory": {"new/large", files{"new/large": large}, files{"new": "user\n"}, func(w *world) error {
+			_, err := w.tryRebase(RebaseRequest{OnConflict: TakeWorkspace})
+			return err
+		}},
+		"rebase": {"a", files{"a": large}, files{"a": "user\n"}, func(w *world) error {
+			_, err := w.tryRebase(RebaseRequest{OnConflict: TakeWorkspace})
+			return err
+		}},
+		"rebase that refuses conflicts": {"a", files{"a": large}, files{"a": "user\n"}, func(w *world) error {
+			_, err := w.tryRebase(RebaseRequest{})
+			return err
+		}},
+		"resolve": {"a", files{"a": large}, files{"a": "user\n"}, func(w *world) error {
+			w.through = nil
+			w.rebase(RebaseRequest{OnConflict: RecordConflicts})
+			w.through = w.touching("a")
+			_, err := w.reviews.Resolve(t.Context(), id, "a", Resolution{Side: SideWorkspace}, "host")
+			return err
+		}},
+		"pull": {"a", files{"a": large}, nil, func(w *world) error {
+			_, err := w.pull(files{"a": "pulled\n"}, files{"a": "text\n"})
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, files{"a": "text\n"})
+			write(t, w.in(id), c.context)
+			write(t, w.in("workspace"), c.workspace)
+			before := read(t, w.in(id))
+			w.through = w.touching(c.file)
+			refused := wantReason(t, c.do(w), Conflicting)
+			if want := (Conflict{Path(c.file), ConflictChangedMeanwhile}); len(refused.Conflicts) != 1 || refused.Conflicts[0] != want || refused.Hint != writesHint {
+				t.Errorf("the refusal is %+v", refused)
+			}
+			same(t, "the context", read(t, w.in(id)), before)
+		})
+	}
+}
+
+// touching changes a file each time that a call enters the context.
+func (w *world) touching(file string) func(rootfs.Root) rootfs.Root {
+	return func(r rootfs.Root) rootfs.Root {
+		if !w.beside {
+			must(w.t, os.Chtimes(filepath.Join(w.in(id), file), time.Now(), time.Now()))
+		}
+		return r
+	}
+}

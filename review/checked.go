@@ -34,7 +34,7 @@ func (r *Reviews) Place(ctx context.Context, fork string, e *Entry) error {
 	return r.changing(ctx, fork, newBeside(besideTries), func(inContext context.Context, root rootfs.Root, _ Charge) error {
 		w := r.workspaceIn(root)
 		for i := range steps {
-			if steps[i].Before, _, err = r.store.keep(inContext, root, steps[i].Path); err != nil {
+			if steps[i].Before, err = w.keepNow(inContext, "check", steps[i].Path); err != nil {
 				return err
 			}
 		}
@@ -64,9 +64,9 @@ func (r *Reviews) toPlace(ctx context.Context, fork string, e *Entry) ([]step, e
 		if _, ok := want[p]; ok {
 			continue
 		}
-		v, _, err := r.store.keep(ctx, r.ws.root, p)
+		v, err := r.ws.keepNow(ctx, "check", p)
 		if err != nil {
-			return nil, fserr.Wrap(err, "check", "/"+string(p), "")
+			return nil, err
 		}
 		if v.Type == rootfs.TypeDirectory { // there is no file
 			v = Version{}

@@ -135,7 +135,9 @@ func (w *workspace) planRebase(ctx context.Context, e *Entry, how OnConflict) er
 		return err
 	}
 	refused := conflicting("nothing was done: the context and the workspace changed these files", left)
-	refused.Hint = "'ctxfs rebase --on-conflict' records them, or decides for one side"
+	if refused.Hint == "" {
+		refused.Hint = "'ctxfs rebase --on-conflict' records them, or decides for one side"
+	}
 	return refused
 }
 
@@ -150,9 +152,9 @@ func (w *workspace) clear(ctx context.Context, e *Entry) error {
 		known[s.Path] = i
 	}
 	remove := func(p Path) error {
-		now, _, err := w.store.keep(ctx, w.root, p)
+		now, err := w.keepNow(ctx, "rebase", p)
 		if err != nil {
-			return fserr.Wrap(err, "rebase", "/"+string(p), "")
+			return err
 		}
 		if i, ok := known[p]; ok {
 			e.Steps[i].from = now // what the context made of it goes as well
@@ -182,6 +184,15 @@ func (w *workspace) clear(ctx context.Context, e *Entry) error {
 		}
 	}
 	return nil
+}
+
+// keepNow is Store.keep for a call that needs the file: if a program changes it meanwhile, the refusal names it. op is for errors.
+func (w *workspace) keepNow(ctx context.Context, op string, p Path) (Version, error) {
+	v, _, err := w.store.keep(ctx, w.root, p)
+	if errors.Is(err, errUnstable) {
+		return v, conflicting("nothing was done: a program changes the file", []Conflict{{p, ConflictChangedMeanwhile}})
+	}
+	return v, fserr.Wrap(err, op, "/"+string(p), "")
 }
 
 // planSettled plans steps that bring something into a context. settle completes a step that conflicts, and returns false if it cannot. op is for
@@ -386,9 +397,9 @@ func (r *Reviews) Resolve(ctx context.Context, id string, p Path, to Resolution,
 // planResolve plans the step that resolves a conflict.
 func (w *workspace) planResolve(ctx context.Context, e *Entry, to Resolution) error {
 	s := &e.Steps[0]
-	now, _, err := w.store.keep(ctx, w.root, s.Path)
+	now, err := w.keepNow(ctx, "resolve", s.Path)
 	if err != nil {
-		return fserr.Wrap(err, "resolve", "/"+string(s.Path), "")
+		return err
 	}
 	if to.IfHash != "" && to.IfHash != now.Hash {
 		return refuse(StaleRevision, []Path{s.Path}, "the context's file is another one by now", "look at it again")

@@ -1,6 +1,10 @@
 package review
 
-import "github.com/ctxfs/ctxfs/fserr"
+import (
+	"slices"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
 
 // Reason says why a review refused something.
 type Reason string
@@ -84,6 +88,10 @@ type Conflict struct {
 	Kind ConflictKind
 }
 
+// writesHint is the remedy for ConflictChangedMeanwhile.
+const writesHint = "a program writes to one of them: try again"
+
+// conflicting refuses for conflicts. It has a hint if one of them passes.
 func conflicting(what string, conflicts []Conflict) *Error {
 	paths := make([]Path, 0, len(conflicts))
 	for _, c := range conflicts {
@@ -91,5 +99,8 @@ func conflicting(what string, conflicts []Conflict) *Error {
 	}
 	e := refuse(Conflicting, paths, what, "")
 	e.Conflicts = conflicts
+	if slices.ContainsFunc(conflicts, func(c Conflict) bool { return c.Kind == ConflictChangedMeanwhile }) {
+		e.Hint = writesHint
+	}
 	return e
 }

@@ -377,14 +377,14 @@ func (w *workspace) planPull(ctx context.Context, steps []step, req PullRequest)
 		return err
 	}
 	refused := conflicting(fmt.Sprintf("nothing was pulled: the context and %s changed these files", req.Label), left)
-	refused.Hint = "choose what happens to conflicts: markers, ours or theirs"
 	switch {
-	case slices.ContainsFunc(left, func(c Conflict) bool { return c.Kind == ConflictChangedMeanwhile }):
-		refused.Hint = "a program writes to one of them: try again"
+	case refused.Hint != "":
 	case req.OnConflict == PullMarks:
 		refused.Hint = "no text can be merged there, so that they cannot get conflict markers: choose ours or theirs"
 	case req.OnConflict == PullTakesTheirs:
 		refused.Hint = "a directory of the context stands there: move it away first, or choose ours"
+	default:
+		refused.Hint = "choose what happens to conflicts: markers, ours or theirs"
 	}
 	return refused
 }
