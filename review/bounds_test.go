@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -426,5 +427,67 @@ func TestUndoWithoutItsContentsDoesNothing(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		same(t, name, read(t, w.in(id)), files{"a": "2\n", "b": "2\n"})
+	}
+}
+
+// TestJournalKeepsRepeatableCalls has calls with a RequestID, and more others than the journal keeps. The bounds hold, and the entries of calls that a
+// client may repeat stay longest, but for the newest entry.
+func TestJournalKeepsRepeatableCalls(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	long, lately := now.Add(-2*requestsKept), now.Add(-time.Minute)
+	free := bounds{entries: 1000, entryBytes: 1 << 40, allEntryBytes: 1 << 40}
+	of := func(change func(b *bounds)) bounds {
+		b := free
+		change(&b)
+		return b
+	}
+	in := func(at time.Time) cost { return cost{context: "a", ofPanel: true, bytes: 10, requested: at} }
+	other := func(at time.Time) cost { return cost{requested: at} }
+	for name, c := range map[string]struct {
+		most    bounds
+		entries []cost // from ID 1
+		dropped []int64
+	}{
+		"within the bounds":            {free, []cost{in(lately), in(time.Time{})}, nil},
+		"bytes of a context":           {of(func(b *bounds) { b.entryBytes = 20 }), []cost{in(lately), in(time.Time{}), in(time.Time{}), in(time.Time{})}, []int64{2, 3}},
+		"bytes in all":                 {of(func(b *bounds) { b.allEntryBytes = 20 }), []cost{in(lately), in(time.Time{}), in(time.Time{})}, []int64{2}},
+		"number":                       {of(func(b *bounds) { b.entries = 2 }), []cost{in(lately), in(time.Time{}), in(time.Time{})}, []int64{2}},
+		"long ago":                     {of(func(b *bounds) { b.entryBytes = 20 }), []cost{in(long), in(time.Time{}), in(time.Time{})}, []int64{1}},
+		"all repeatable":               {of(func(b *bounds) { b.entryBytes = 20 }), []cost{in(lately), in(lately), in(lately)}, []int64{1}},
+		"the newest stays":             {of(func(b *bounds) { b.entryBytes = 10 }), []cost{in(lately), in(time.Time{})}, []int64{1}},
+		"of hosts":                     {of(func(b *bounds) { b.entries = 2 }), []cost{other(lately), other(time.Time{}), other(time.Time{})}, []int64{2}},
+		"of hosts, all repeatable":     {of(func(b *bounds) { b.entries = 2 }), []cost{other(lately), other(lately), other(lately)}, []int64{1}},
+		"of hosts, the newest of many": {of(func(b *bounds) { b.entries = 1 }), []cost{other(lately), other(time.Time{})}, []int64{1}},
+	} {
+		k, costs := keptEntries{of: map[string][]int64{}, bytes: map[string]int64{}, now: now}, map[int64]cost{}
+		for i, e := range c.entries {
+			costs[int64(i+1)] = e
+			k.add(int64(i+1), e)
+		}
+		if got := k.surplus(c.most, costs); !slices.Equal(got, c.dropped) {
+			t.Errorf("%s: %v are dropped, want %v", name, got, c.dropped)
+		}
+	}
+}
+
+// TestLatePushIsNotRepeated has a panel run many commands after a push. The push is called again then, and does nothing.
+func TestLatePushIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"a": "base\n"})
+	w.reviews.bounds.entryBytes = 1 << 20
+	push := PushRequest{Context: id, Actor: "panel", RequestID: "request", Target: ToBranch}
+	first, err := w.reviews.Push(t.Context(), push)
+	must(t, err)
+	for i := range 10 {
+		w.command(func() { write(t, w.in(id), files{"a": large(i)}) }, nobody)
+	}
+	if ids := w.entries(); len(ids) > 6 {
+		t.Errorf("%d entries are kept", len(ids))
+	}
+	again, err := w.reviews.Push(t.Context(), push)
+	must(t, err)
+	if again.ID != first.ID {
+		t.Errorf("the push was repeated as entry %d, the first one was %d", again.ID, first.ID)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -211,7 +212,16 @@ type cost struct {
 	ofPanel  bool
 	bytes    int64
 	measured bool
+	// requested is when the call was made if it can be repeated: it has a RequestID.
+	requested time.Time
 }
+
+// requestsKept is for how long the journal drops other entries first than those of calls with a RequestID. A repetition that finds no entry does
+// everything again.
+const requestsKept = 24 * time.Hour
+
+// isRepeatable reports whether a client may repeat the call.
+func (c cost) isRepeatable(now time.Time) bool { return now.Sub(c.requested) < requestsKept }
 
 // costOf returns what an entry keeps.
 func (r *Reviews) costOf(id int64) (cost, error) {
@@ -231,7 +241,10 @@ func (r *Reviews) costOf(id int64) (cost, error) {
 		e.use(used)
 	}
 	space, err := r.store.space(used)
-	c := cost{e.Context, e.isOfPanel(), space + st.Size(), true}
+	c := cost{context: e.Context, ofPanel: e.isOfPanel(), bytes: space + st.Size(), measured: true}
+	if e.RequestID != "" {
+		c.requested = e.At
+	}
 	r.costs[id] = c
 	return c, err
 }
@@ -244,7 +257,7 @@ func (r *Reviews) boundJournal() {
 		if err != nil {
 			return err
 		}
-		k := keptEntries{of: map[string][]int64{}, bytes: map[string]int64{}}
+		k := keptEntries{of: map[string][]int64{}, bytes: map[string]int64{}, now: time.Now()}
 		var errs []error
 		for _, id := range ids {
 			c, err := r.costOf(id)
@@ -271,6 +284,7 @@ type keptEntries struct {
 	all      int
 	allBytes int64
 	newest   int64
+	now      time.Time
 }
 
 func (k *keptEntries) add(id int64, c cost) {
@@ -285,18 +299,29 @@ func (k *keptEntries) add(id int64, c cost) {
 	k.allBytes += c.bytes
 }
 
-// drop takes away the oldest entry of a context's panels.
+// first returns the index of the entry to drop first: the oldest one that no client repeats. The newest is the last.
+func (k *keptEntries) first(ids []int64, costs map[int64]cost) int {
+	return max(0, slices.IndexFunc(ids[:len(ids)-1], func(id int64) bool { return !costs[id].isRepeatable(k.now) }))
+}
+
+// drop takes away an entry of a context's panels.
 func (k *keptEntries) drop(context string, costs map[int64]cost) (id int64) {
-	id, k.of[context] = k.of[context][0], k.of[context][1:]
+	i := k.first(k.of[context], costs)
+	id = k.of[context][i]
+	k.of[context] = slices.Delete(k.of[context], i, i+1)
 	k.bytes[context] -= costs[id].bytes
 	k.all--
 	k.allBytes -= costs[id].bytes
 	return id
 }
 
-// surplus returns the entries that are beyond the bounds. Where those of all panels are too much, the context that has most loses its oldest one.
+// surplus returns the entries that are beyond the bounds. Where those of all panels are too much, the context that has most loses one.
 func (k *keptEntries) surplus(most bounds, costs map[int64]cost) (out []int64) {
-	out = append(out, k.others[:max(0, len(k.others)-most.entries)]...)
+	for len(k.others) > most.entries {
+		i := k.first(k.others, costs)
+		out = append(out, k.others[i])
+		k.others = slices.Delete(k.others, i, i+1)
+	}
 	for context := range k.of {
 		for len(k.of[context]) > 1 && k.bytes[context] > most.entryBytes {
 			out = append(out, k.drop(context, costs))
