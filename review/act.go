@@ -507,7 +507,7 @@ func (r *Reviews) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.collect(); err != nil {
+	if err := r.collect(ctx); err != nil {
 		r.cfg.Log.Warn("what reviews keep could not be looked through", zap.Error(err))
 	}
 	if len(done) == 0 {

@@ -43,7 +43,7 @@ func TestRevisionOutlivesWhatTheContextHeld(t *testing.T) {
 	}
 	remove(t, w.in(id), "new")
 	write(t, w.in(id), files{"a": "three\n"})
-	must(t, w.reviews.collect())
+	must(t, w.reviews.collect(t.Context()))
 	l := w.changes(Query{Against: Against{Revision: first}})
 	if got := l.paths(); !slices.Equal(got, []string{"M a", "D new"}) {
 		t.Fatalf("since the revision: %q", got)
@@ -52,7 +52,7 @@ func TestRevisionOutlivesWhatTheContextHeld(t *testing.T) {
 		t.Errorf("the hunks are %+v", h)
 	}
 	must(t, w.reviews.Deleted(id))
-	must(t, w.reviews.collect())
+	must(t, w.reviews.collect(t.Context()))
 	if n := len(read(t, w.in("state/blobs"))); n != 0 {
 		t.Errorf("%d contents of a deleted context are kept", n)
 	}

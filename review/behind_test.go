@@ -460,7 +460,7 @@ func TestContentsBehindABranchAreKept(t *testing.T) {
 	w.rebase(RebaseRequest{})
 	must(t, os.Remove(w.reviews.journal.file(1, doneSuffix)))
 	used := map[string]bool{}
-	must(t, w.reviews.journal.use(used))
+	must(t, w.reviews.journal.use(t.Context(), used))
 	if !used[hashOfText(numbered(9))] {
 		t.Error("what an undo of the rebase needs may be collected")
 	}

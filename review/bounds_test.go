@@ -19,6 +19,7 @@ func large(n int) string { return strings.Repeat(fmt.Sprintf("%09d\n", n), 10<<1
 // stored returns the space that the store takes.
 func (w *world) stored() (n int64) {
 	w.t.Helper()
+	w.reviews.tidying.Wait()
 	must(w.t, filepath.WalkDir(w.in("state/blobs"), func(_ string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -153,10 +154,10 @@ func TestWhatRunsKeepsItsContents(t *testing.T) {
 		before, err := w.reviews.Checkpoint(t.Context(), id)
 		must(t, err)
 		write(t, w.in(id), files{"a": "short\n"})
-		must(t, w.reviews.collect())
+		must(t, w.reviews.collect(t.Context()))
 		if ends == "dropped" {
 			before.Drop()
-			must(t, w.reviews.collect())
+			must(t, w.reviews.collect(t.Context()))
 			if n := w.stored(); n != 0 {
 				t.Errorf("the store has %d bytes after the drop", n)
 			}
@@ -173,13 +174,13 @@ func TestWhatRunsKeepsItsContents(t *testing.T) {
 	must(t, err)
 	later := w.reviews.Hold()
 	release()
-	must(t, w.reviews.collect())
+	must(t, w.reviews.collect(t.Context()))
 	if w.reviews.store.has(t.Context(), hash) {
 		t.Error("the content of a call that has ended stays")
 	}
 	hash, _, err = w.reviews.store.Put(t.Context(), strings.NewReader("of a call that runs"))
 	must(t, err)
-	must(t, w.reviews.collect())
+	must(t, w.reviews.collect(t.Context()))
 	if !w.reviews.store.has(t.Context(), hash) {
 		t.Error("the content of a call that runs was removed")
 	}
@@ -322,7 +323,7 @@ func TestCallsKeepTheirContentsWhileOthersAreRemoved(t *testing.T) {
 		w.at("states listed", func() {
 			call(w)
 		})
-		must(t, w.reviews.collect())
+		must(t, w.reviews.collect(t.Context()))
 		w.reviews.point = point
 		used := map[string]bool{}
 		names, err := filepath.Glob(w.in("state/contexts/*.json"))
@@ -380,6 +381,7 @@ func TestUndoOfAnEntryThatIsDroppedMeanwhile(t *testing.T) {
 			write(t, w.in("ctx_b"), files{"b": "of b\n"})
 			_, err = w.reviews.Record(t.Context(), from, "host", "make", nobody)
 			must(t, err)
+			w.reviews.tidying.Wait()
 			dropped = !slices.Contains(w.entries(), 1)
 			return root
 		}
@@ -490,4 +492,49 @@ func TestLatePushIsNotRepeated(t *testing.T) {
 	if again.ID != first.ID {
 		t.Errorf("the push was repeated as entry %d, the first one was %d", again.ID, first.ID)
 	}
+}
+
+// TestNoContentWaitsForTheRemovalOfAnother has the disk keep the removal of a content waiting. Other contents are found meanwhile; the one that is
+// removed is not, before the removal has ended.
+func TestNoContentWaitsForTheRemovalOfAnother(t *testing.T) {
+	t.Parallel()
+	var u uses
+	defer u.end(u.begin())
+	begun, removed, found := make(chan bool), make(chan bool), make(chan bool)
+	oldest := u.oldest() + 1
+	go func() { _ = u.unless("a", oldest, func() error { close(begun); <-removed; return nil }) }()
+	<-begun
+	u.touch("b")
+	must(t, u.unless("c", oldest, func() error { return nil }))
+	must(t, u.unless("a", oldest, func() error { t.Error("a content is removed twice"); return nil }))
+	u.end(u.begin())
+	go func() { u.touch("a"); close(found) }()
+	select {
+	case <-found:
+		t.Error("a content is found while it is removed")
+	case <-time.After(20 * time.Millisecond): // clock: a touch that does not wait has ended
+	}
+	close(removed)
+	<-found
+}
+
+// TestCallDoesNotPayForTidying has a call write so much that contents are removed. The call ends before that, and Close ends it.
+func TestCallDoesNotPayForTidying(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"a": "base\n"})
+	w.reviews.bounds.garbage = 1
+	begun, goOn := make(chan bool), make(chan bool)
+	w.reviews.point = func(phase string) {
+		if phase == "states listed" {
+			close(begun)
+			<-goOn
+		}
+	}
+	write(t, w.in(id), files{"a": large(1)})
+	w.decide(Approved, Selection{All: true})
+	<-begun
+	w.changes(Query{}) // another call does not wait, and begins no other collection
+	close(goOn)
+	must(t, w.reviews.Close())
+	w.open()
 }

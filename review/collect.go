@@ -2,6 +2,7 @@ package review
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"io/fs"
 	"maps"
@@ -49,6 +50,8 @@ type uses struct {
 	// at is the last call that had begun when a content was put or found. For contents that it does not have, floor is.
 	at    map[string]uint64
 	floor uint64
+	// removing are the contents that unless removes now. A channel is closed when that has ended.
+	removing map[string]chan struct{}
 }
 
 // maxTouched bounds the names in uses.
@@ -75,10 +78,15 @@ func (u *uses) end(call uint64) {
 	}
 }
 
-// touch notes that a content is put or looked for.
+// touch notes that a content is put or looked for. It waits for unless if that removes the content.
 func (u *uses) touch(hash string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	for ended := u.removing[hash]; ended != nil; ended = u.removing[hash] {
+		u.mu.Unlock()
+		<-ended
+		u.mu.Lock()
+	}
 	if len(u.running) == 0 {
 		return
 	}
@@ -108,14 +116,34 @@ func (u *uses) touchAll(use func(used map[string]bool)) {
 	}
 }
 
-// unless calls f unless a content was put or found since the call oldest began. No content is found meanwhile.
+// unless calls f, which removes a content, unless that was put or found since the call oldest began. The content is not found meanwhile, and others are:
+// f may wait for the disk.
 func (u *uses) unless(hash string, oldest uint64, f func() error) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if max(u.at[hash], u.floor) >= oldest {
+	ended := make(chan struct{})
+	if !u.beginRemoving(hash, oldest, ended) {
 		return nil
 	}
+	defer func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		delete(u.removing, hash)
+		close(ended)
+	}()
 	return f()
+}
+
+// beginRemoving reports whether a content may be removed. If so, touch waits for ended.
+func (u *uses) beginRemoving(hash string, oldest uint64, ended chan struct{}) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if max(u.at[hash], u.floor) >= oldest || u.removing[hash] != nil { // another one removes it
+		return false
+	}
+	if u.removing == nil {
+		u.removing = map[string]chan struct{}{}
+	}
+	u.removing[hash] = ended
+	return true
 }
 
 // Hold keeps the contents that are put or found from now on until release.
@@ -125,26 +153,28 @@ func (r *Reviews) Hold() (release func()) {
 }
 
 // collect removes the oldest entries of the journal, and contents that nothing refers to. The caller has the workspace's lock.
-func (r *Reviews) collect() error {
+func (r *Reviews) collect(ctx context.Context) error {
 	r.boundJournal()
-	return r.collectContents()
+	return r.collectContents(ctx)
 }
 
-// tidy removes contents that nothing refers to, once calls have written much.
+// tidy begins to remove contents that nothing refers to, once calls have written much. Close ends it.
 func (r *Reviews) tidy() {
 	if r.store.written.Load() < r.bounds.garbage || !r.collecting.TryLock() {
 		return
 	}
-	defer r.collecting.Unlock()
 	r.store.written.Store(0)
-	if err := r.collectContents(); err != nil {
-		r.cfg.Log.Warn("what reviews keep could not be looked through", zap.Error(err))
-	}
+	r.tidying.Go(func() {
+		defer r.collecting.Unlock()
+		if err := r.collectContents(r.life); err != nil && r.life.Err() == nil {
+			r.cfg.Log.Warn("what reviews keep could not be looked through", zap.Error(err))
+		}
+	})
 }
 
 // collectContents removes contents that no state, revision, checkpoint or entry refers to, and no call that runs. The journal is last: what a call takes
 // from a state, it has put there. It counts as a call itself, so that the contents of calls that begin and end meanwhile stay.
-func (r *Reviews) collectContents() error {
+func (r *Reviews) collectContents(ctx context.Context) error {
 	defer r.Hold()()
 	oldest, used := r.store.uses.oldest(), map[string]bool{}
 	entries, err := os.ReadDir(r.states.dir)
@@ -180,14 +210,14 @@ func (r *Reviews) collectContents() error {
 		c.use(used)
 	}
 	r.mu.Unlock()
-	if err := r.journal.use(used); err != nil {
+	if err := r.journal.use(ctx, used); err != nil {
 		return err
 	}
-	return r.store.retain(used, oldest)
+	return r.store.retain(ctx, used, oldest)
 }
 
 // use adds the contents that entries refer to.
-func (j journal) use(used map[string]bool) error {
+func (j journal) use(ctx context.Context, used map[string]bool) error {
 	for _, suffix := range []string{intentSuffix, doneSuffix} { // a begun entry becomes a done one
 		ids, err := j.ids(suffix)
 		if err != nil {
@@ -195,7 +225,7 @@ func (j journal) use(used map[string]bool) error {
 		}
 		for _, id := range ids {
 			e, err := j.listed(id, suffix)
-			if err != nil {
+			if err = cmp.Or(err, ctx.Err()); err != nil {
 				return err
 			}
 			if e != nil {
@@ -406,7 +436,7 @@ func (s *Store) space(hashes map[string]bool) (n int64, err error) {
 }
 
 // retain removes the contents that are not used, and that no call has put or found since the call oldest began.
-func (s *Store) retain(used map[string]bool, oldest uint64) error {
+func (s *Store) retain(ctx context.Context, used map[string]bool, oldest uint64) error {
 	dirs, err := os.ReadDir(s.dir)
 	if err != nil {
 		return err
@@ -419,6 +449,9 @@ func (s *Store) retain(used map[string]bool, oldest uint64) error {
 		contents, err := os.ReadDir(filepath.Join(s.dir, dir.Name()))
 		errs = append(errs, err)
 		for _, c := range contents {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			if !used[c.Name()] {
 				errs = append(errs, s.removeUnless(c.Name(), oldest))
 			}

@@ -161,7 +161,7 @@ func TestContentsOfAPullAreKept(t *testing.T) {
 	theirs := numbered(9) + "theirs\n"
 	done := pull(theirs)
 	inJournal, inState := map[string]bool{}, map[string]bool{}
-	must(t, w.reviews.journal.use(inJournal))
+	must(t, w.reviews.journal.use(t.Context(), inJournal))
 	st, err := w.reviews.states.read(id)
 	must(t, err)
 	if st.use(inState); !inJournal[hashOfText(theirs)] || !inState[hashOfText(theirs)] {

@@ -148,8 +148,11 @@ type Reviews struct {
 	bounds bounds
 	// costs are what the entries of the journal keep, by ID. The holder of the workspace's lock uses it.
 	costs map[int64]cost
-	// collecting is held by a call that removes contents.
+	// collecting is held by the goroutine that removes contents, which Close waits for. It ends when life does.
 	collecting sync.Mutex
+	tidying    sync.WaitGroup
+	life       context.Context
+	end        context.CancelFunc
 
 	mu    sync.Mutex
 	locks map[string]chan struct{}
@@ -190,6 +193,7 @@ func Open(ctx context.Context, cfg Config) (*Reviews, error) {
 		point: func(string) {}, locks: map[string]chan struct{}{}, watchers: map[string]map[chan Event]bool{},
 		bounds: defaultBounds, costs: map[int64]cost{}, checkpoints: map[*Checkpoint]bool{},
 	}
+	r.life, r.end = context.WithCancel(context.WithoutCancel(ctx))
 	r.git = git.NewReader(git.Options{Scratch: in("scratch")})
 	r.ws = &workspace{root: root, store: store, merger: merger{store: store, scratch: in("scratch")}}
 	if err := r.recover(ctx); err != nil {
@@ -198,8 +202,12 @@ func Open(ctx context.Context, cfg Config) (*Reviews, error) {
 	return r, nil
 }
 
-// Close closes the workspace.
-func (r *Reviews) Close() error { return r.ws.root.Close() }
+// Close closes the workspace, after no call uses the reviews any more.
+func (r *Reviews) Close() error {
+	r.end()
+	r.tidying.Wait()
+	return r.ws.root.Close()
+}
 
 // lock waits for a context's review, or for the workspace ("").
 func (r *Reviews) lock(ctx context.Context, id string) (unlock func(), err error) {
