@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -138,6 +139,9 @@ func (b *box) boundTerminals(ctx context.Context, user User) error {
 	if err != nil {
 		return err
 	}
+	if err := untilNested(ctx, b.initPID); err != nil {
+		return err
+	}
 	pid, errno := remount.fork()
 	if errno != 0 {
 		return fmt.Errorf("bound the terminals of a sandbox: %w", errno)
@@ -162,7 +166,43 @@ func (b *box) boundTerminals(ctx context.Context, user User) error {
 	}
 }
 
-// enterTries bounds the wait for a sandbox's second user namespace, 0.1 ms each.
+// untilNested waits until a process is in a user namespace below a child of this process's. Then the process of fork lives for a moment only: while it
+// lives, each page that this process writes is copied. untilNested ends as well if it cannot find out; that process waits then.
+func untilNested(ctx context.Context, pid int) error {
+	for range enterTries {
+		if nested, err := isNested(pid); nested || err != nil {
+			return nil //nolint:nilerr // see above
+		}
+		select {
+		case <-time.After(enterPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// isNested reports whether the user namespace of a process is neither this process's nor a child of that.
+func isNested(pid int) (bool, error) {
+	fd, err := unix.Open(fmt.Sprintf("/proc/%d/ns/user", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(fd)
+	parent, err := unix.IoctlRetInt(fd, unix.NS_GET_PARENT)
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(parent)
+	var its, own unix.Stat_t
+	err = errors.Join(unix.Fstat(parent, &its), unix.Stat("/proc/self/ns/user", &own))
+	return its.Ino != own.Ino, err
+}
+
+// enterPause is between two looks for a sandbox's second user namespace.
+const enterPause = 100 * time.Microsecond
+
+// enterTries bounds the wait for a sandbox's second user namespace, in pauses.
 const enterTries = 300_000
 
 // remount changes the options of a sandbox's devpts. That needs a process with one thread, since no other can enter a user namespace (setns(2)).
@@ -174,7 +214,7 @@ type remount struct {
 }
 
 func newRemount(pid, pidfd int, user User) (*remount, error) {
-	r := &remount{process1: uintptr(pidfd), uid: uintptr(user.UID), gid: uintptr(user.GID), pause: unix.Timespec{Nsec: 100_000}}
+	r := &remount{process1: uintptr(pidfd), uid: uintptr(user.UID), gid: uintptr(user.GID), pause: unix.NsecToTimespec(enterPause.Nanoseconds())}
 	for to, text := range map[**byte]string{
 		&r.userNamespace: fmt.Sprintf("/proc/%d/ns/user", pid), &r.target: "/dev/pts",
 		&r.options: fmt.Sprintf("mode=620,ptmxmode=666,max=%d", sandboxTerminals), // the first two as bwrap has them
@@ -188,7 +228,8 @@ func newRemount(pid, pidfd int, user User) (*remount, error) {
 }
 
 // fork makes a process that remounts, and exits with an errno. The process is a copy of this one with the calling thread alone: as the child in package
-// syscall, it makes system calls and nothing else. It becomes the sandbox's user, who owns the namespaces.
+// syscall, it makes system calls and nothing else. It becomes the sandbox's user, who owns the namespaces. It does not share the memory of this process
+// (CLONE_VM), as a child that starts a program does: it would share it with a process of that user.
 //
 //go:norace
 //go:nosplit

@@ -353,3 +353,46 @@ func TestAClosedTerminalTakesNoSize(t *testing.T) {
 		t.Errorf("after its end: %v, want os.ErrClosed", err)
 	}
 }
+
+// TestNestedUserNamespace has a process in this process's user namespace, in a child of that, and in one below.
+func TestNestedUserNamespace(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		argv   []string
+		nested bool
+	}{
+		"a child":   {[]string{"unshare", "--user", "--map-root-user", "sleep", "1000"}, false},
+		"one below": {[]string{"unshare", "--user", "--map-root-user", "unshare", "--user", "sleep", "1000"}, true},
+	} {
+		cmd := osexec.Command(c.argv[0], c.argv[1:]...)
+		if err := cmd.Start(); err != nil {
+			t.Skipf("no unshare here: %v", err)
+		}
+		defer func() { _ = cmd.Wait() }() // it was killed
+		defer func() { _ = cmd.Process.Kill() }()
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // clock: until it runs the last program
+			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", cmd.Process.Pid))
+			if strings.HasPrefix(string(line), "sleep") {
+				break
+			}
+			if len(line) == 0 || time.Now().After(deadline) {
+				t.Skipf("no user namespaces here: %q", line)
+			}
+		}
+		if nested, err := isNested(cmd.Process.Pid); nested != c.nested || err != nil {
+			t.Errorf("%s: nested %v (%v)", name, nested, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // clock: the wait must not end before it
+		err := untilNested(ctx, cmd.Process.Pid)
+		cancel()
+		if (err == nil) != c.nested {
+			t.Errorf("%s: the wait ended with %v", name, err)
+		}
+	}
+	if nested, err := isNested(os.Getpid()); nested {
+		t.Errorf("this process is nested (%v)", err)
+	}
+	if err := untilNested(t.Context(), 1<<22+1); err != nil {
+		t.Errorf("no process: %v", err)
+	}
+}
