@@ -1,7 +1,9 @@
 package review
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -537,4 +539,47 @@ func TestCallDoesNotPayForTidying(t *testing.T) {
 	close(goOn)
 	must(t, w.reviews.Close())
 	w.open()
+}
+
+// TestListWhoseContentsGo has other calls move the base of a change that was listed, and remove what it was. Each call that reads the change then says to try
+// again.
+func TestListWhoseContentsGo(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		first, second, third string
+	}{
+		"text":     {"one\n", "two\n", "three\n"},
+		"binary":   {"\x00one", "\x00two", "\x00three"},
+		"deletion": {"one\n", "two\n", ""},
+	} {
+		w := newWorld(t, files{"a": c.first})
+		write(t, w.in(id), files{"a": c.second})
+		w.apply(ApplyRequest{Selection: w.allPaths(), Approve: true}) // the base is of the store
+		if c.third == "" {
+			remove(t, w.in(id), "a")
+		} else {
+			write(t, w.in(id), files{"a": c.third})
+		}
+		l, err := w.reviews.Changes(t.Context(), Query{Context: id})
+		must(t, err)
+		change := l.Changes[0]
+		if change.Text != nil {
+			change.Text.shed = change.Text.hunkIDs() // as if the list had too many lines
+		}
+		must(t, os.RemoveAll(w.in("state/blobs")))
+		must(t, os.Mkdir(w.in("state/blobs"), 0o700))
+		wantBusy := func(call string, err error) {
+			t.Helper()
+			var e *fserr.Error
+			if !errors.As(err, &e) || e.Code != fserr.EBUSY || e.Path != "/a" || e.Hint == "" {
+				t.Errorf("%s: %s ended with %v", name, call, err)
+			}
+		}
+		wantBusy("a patch", w.reviews.Patch(t.Context(), l, change, 3, io.Discard))
+		if change.Text != nil {
+			_, err = w.reviews.Text(t.Context(), l, change)
+			wantBusy("a text", err)
+		}
+		must(t, l.Close())
+	}
 }

@@ -293,23 +293,29 @@ func (r *Reviews) Text(ctx context.Context, l *List, c *Change) (d *TextDiff, er
 	return d, err
 }
 
+// changedSince returns the error of a call that reads a version after the change was listed. Other calls may have changed the file, or moved the base
+// and removed its content.
+func (c *Change) changedSince(err error) error {
+	if errors.Is(err, errUnstable) || isAbsent(err) {
+		return &fserr.Error{Code: fserr.EBUSY, Path: "/" + string(c.Path), Detail: "the file or its base changed since it was listed", Hint: "try again"}
+	}
+	return err
+}
+
 // text returns the Text of a change with its lines. show is one of the room's.
 func (l *List) text(ctx context.Context, c *Change, after opener, show func(ctx context.Context, n int64) error) (*TextDiff, error) {
 	if c.Text.shed == nil {
 		return c.Text, nil
 	}
+	var now []byte
 	old, err := side(c.Before, func() (io.ReadCloser, error) { return l.base.open(l.base.lookup(c.Path)) })
-	if err != nil {
-		return nil, err
-	}
-	now, err := side(c.After, after)
-	if errors.Is(err, errUnstable) || isAbsent(err) {
-		err = &fserr.Error{Code: fserr.EBUSY, Path: "/" + string(c.Path), Detail: "the file changed since it was listed", Hint: "try again"}
-	}
 	if err == nil {
-		err = show(ctx, textMemory(old, now))
+		now, err = side(c.After, after)
 	}
 	if err != nil {
+		return nil, c.changedSince(err)
+	}
+	if err := show(ctx, textMemory(old, now)); err != nil {
 		return nil, err
 	}
 	d := DiffText(string(c.Path), old, now)

@@ -120,8 +120,9 @@ func (r *Reviews) readReviewed(ctx context.Context, id string, p Path, which Whi
 	return errors.Join(use(ctx, e.Version, content), content.Close())
 }
 
-// Patch writes a change as text that git apply accepts, with so many context lines.
-func (r *Reviews) Patch(ctx context.Context, l *List, c *Change, lines int, out io.Writer) error {
+// Patch writes a change as text that git apply accepts, with so many context lines. It fails as Text does.
+func (r *Reviews) Patch(ctx context.Context, l *List, c *Change, lines int, out io.Writer) (err error) {
+	defer func() { err = c.changedSince(err) }()
 	before := func() (io.ReadCloser, error) { return l.base.open(l.base.lookup(c.Path)) }
 	if c.Barred != "" || c.Tree != nil || c.Unstable {
 		return nil
@@ -143,7 +144,7 @@ func (r *Reviews) Patch(ctx context.Context, l *List, c *Change, lines int, out 
 		return c.patch(out, l.shown(c), before, r.store.opener(c.After), lines)
 	}
 	var now []byte
-	err := r.cfg.Contexts.Reading(ctx, l.context, func(_ context.Context, root rootfs.Root) error {
+	err = r.cfg.Contexts.Reading(ctx, l.context, func(_ context.Context, root rootfs.Root) error {
 		data, err := whole(c.Path, c.After, openerIn(root, c.Difference))
 		now = data
 		return err
