@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync"
+	"weak"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
@@ -111,17 +113,20 @@ func (b *base) hasDir(p Path) bool {
 	return false
 }
 
-// namesOfFiles returns all names of the layer's files that are at or below paths. A context that was written to through one name of a file shows that at
-// its other names too.
-func (b *base) namesOfFiles(paths []Path) (names []Path) {
-	if b.manifest == nil {
+// inode names a file of a layer.
+type inode struct{ dev, ino uint64 }
+
+// namesOfFiles returns all names of the layer's files that have several, and one of them at or below paths. A context that was written to through one name of a
+// file shows that at its other names too. names are of fileNames.of.
+func (b *base) namesOfFiles(names map[inode][]Path, paths []Path) (out []Path) {
+	if len(names) == 0 {
 		return nil
 	}
-	type file struct{ dev, ino uint64 }
-	files := map[file]bool{}
+	found := map[inode]bool{}
 	add := func(e *seed.Entry) {
-		if e.Type == rootfs.TypeFile && e.Ino != 0 {
-			files[file{e.Dev, e.Ino}] = true
+		if of := (inode{e.Dev, e.Ino}); !found[of] && len(names[of]) > 0 {
+			found[of] = true
+			out = append(out, names[of]...)
 		}
 	}
 	es := b.manifest.Entries
@@ -134,12 +139,63 @@ func (b *base) namesOfFiles(paths []Path) (names []Path) {
 			add(&es[i])
 		}
 	}
-	for i := range es {
-		if e := &es[i]; files[file{e.Dev, e.Ino}] {
-			names = append(names, Path(e.Path))
+	return out
+}
+
+// fileNames keeps the names of files that have several, for the manifests that were used last. The zero fileNames is ready.
+type fileNames struct {
+	mu   sync.Mutex
+	kept []keptNames
+	// walked is how many entries were looked at.
+	walked int
+}
+
+type keptNames struct {
+	of    weak.Pointer[seed.Manifest]
+	names map[inode][]Path
+}
+
+// namesKept is for how many manifests names are kept.
+const namesKept = 4
+
+// of returns the names of the manifest's files that have several. It walks a manifest once: some have 100,000 entries, and few of these several names.
+func (n *fileNames) of(m *seed.Manifest) map[inode][]Path {
+	if m == nil {
+		return nil
+	}
+	of := weak.Make(m)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if i := slices.IndexFunc(n.kept, func(k keptNames) bool { return k.of == of }); i >= 0 {
+		k := n.kept[i]
+		n.kept = append(slices.Delete(n.kept, i, i+1), k)
+		return k.names
+	}
+	n.walked += len(m.Entries)
+	k := keptNames{of, severalNames(m.Entries)}
+	n.kept = append(n.kept, k)
+	n.kept = slices.Delete(n.kept, 0, max(0, len(n.kept)-namesKept))
+	return k.names
+}
+
+// severalNames returns the names of the files that have several.
+func severalNames(entries []seed.Entry) map[inode][]Path {
+	out, first := map[inode][]Path{}, map[inode]Path{}
+	for i := range entries {
+		e := &entries[i]
+		if e.Type != rootfs.TypeFile || e.Ino == 0 {
+			continue
+		}
+		switch id, p := (inode{e.Dev, e.Ino}), Path(e.Path); {
+		case out[id] != nil:
+			out[id] = append(out[id], p)
+		case first[id] != "":
+			out[id] = []Path{first[id], p}
+		default:
+			first[id] = p
 		}
 	}
-	return names
+	return out
 }
 
 // order sets sorted. Several goroutines may call below once order was called.

@@ -2,11 +2,14 @@ package review
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -240,5 +243,45 @@ func TestDiscardKeepsToTheQuota(t *testing.T) {
 				same(t, "the context", read(t, w.in(id)), before)
 			}
 		})
+	}
+}
+
+// TestManifestIsWalkedOnceForNames has lists of contexts with several layers: each walks a manifest of up to 100,000 entries for files with several names, and
+// the next ones do not, while the layers are few.
+func TestManifestIsWalkedOnceForNames(t *testing.T) {
+	t.Parallel()
+	manifest := func(n int) *seed.Manifest {
+		entries := make([]seed.Entry, n)
+		for i := range entries {
+			entries[i] = seed.Entry{Path: fmt.Sprintf("d%03d/f%06d", i%500, i), Type: rootfs.TypeFile, Ino: uint64(i + 1), Dev: 1}
+		}
+		entries[n-1].Ino, entries[n-2].Ino = 1, 1 // three names of one file
+		return seed.NewManifest(nil, entries)
+	}
+	for _, n := range []int{10_000, 100_000} {
+		m, known := manifest(n), fileNames{}
+		b := &base{manifest: m}
+		for p, want := range map[Path]int{"d000/f000000": 3, "d000": 3, "": 3, "d001/f000001": 0, "d001": 0, "none": 0} {
+			if got := b.namesOfFiles(known.of(m), []Path{p, p}); len(got) != want {
+				t.Errorf("at %q are %d names, want %d", p, len(got), want)
+			}
+		}
+		if known.walked != n {
+			t.Errorf("%d entries were walked, want %d", known.walked, n)
+		}
+	}
+	known, all := fileNames{}, make([]*seed.Manifest, namesKept+1)
+	for i := range all {
+		all[i] = manifest(10)
+		known.of(all[i])
+	}
+	if known.of(all[namesKept]); len(known.kept) != namesKept || known.walked != 10*len(all) {
+		t.Errorf("%d are kept after a walk of %d entries", len(known.kept), known.walked)
+	}
+	if known.of(all[0]); known.walked != 10*len(all)+10 {
+		t.Errorf("the oldest was not walked again: %d", known.walked)
+	}
+	if known.of(nil) != nil {
+		t.Error("no manifest has names")
 	}
 }

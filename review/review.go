@@ -138,6 +138,8 @@ type Reviews struct {
 	known   knownFiles
 	listed  *listings
 	looked  looked
+	// fileNames are of the layers' files.
+	fileNames fileNames
 	// excluder reads what git excludes in the workspace.
 	excluder git.Excluder
 	// revisions are what was submitted.
@@ -506,7 +508,7 @@ func (r *Reviews) compare(ctx context.Context, q Query, o Origin, b *base, root 
 		for _, p := range changed {
 			paths = append(paths, Path(p))
 		}
-		scope = within(append(paths, b.namesOfFiles(paths)...), scope)
+		scope = within(append(paths, b.namesOfFiles(r.fileNames.of(b.manifest), paths)...), scope)
 	}
 	diffs, err := c.compare(ctx, scope...)
 	if (err == nil || errors.Is(err, errLater)) && c.learned && b.digest == o.Digest {
