@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/clocktest"
 )
 
 // typist types into the terminal of a process and reads what it shows.
@@ -370,14 +371,8 @@ func TestNestedUserNamespace(t *testing.T) {
 		}
 		defer func() { _ = cmd.Wait() }() // it was killed
 		defer func() { _ = cmd.Process.Kill() }()
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // clock: until it runs the last program
-			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", cmd.Process.Pid))
-			if strings.HasPrefix(string(line), "sleep") {
-				break
-			}
-			if len(line) == 0 || time.Now().After(deadline) {
-				t.Skipf("no user namespaces here: %q", line)
-			}
+		if !runs(t, cmd.Process.Pid, "sleep") {
+			t.Skip("no user namespaces here")
 		}
 		if nested, err := isNested(cmd.Process.Pid); nested != c.nested || err != nil {
 			t.Errorf("%s: nested %v (%v)", name, nested, err)
@@ -395,4 +390,15 @@ func TestNestedUserNamespace(t *testing.T) {
 	if err := untilNested(t.Context(), 1<<22+1); err != nil {
 		t.Errorf("no process: %v", err)
 	}
+}
+
+// runs waits until a process runs a program. It reports false if the process ends.
+func runs(t *testing.T, pid int, program string) (is bool) {
+	t.Helper()
+	clocktest.Await(t, "the program runs", func() bool {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		is = strings.HasPrefix(string(line), program)
+		return is || err != nil || len(line) == 0 // the process has ended
+	})
+	return is
 }
