@@ -56,7 +56,7 @@ type step struct {
 	// Tmp is the reserved name of the step's swap, Ino the inode of its new entry, 0 until it is known.
 	Tmp string `json:"tmp,omitempty"`
 	Ino uint64 `json:"ino,omitempty"`
-	// Kept is what the step takes away with a file, and restores what it gives a file that it makes; nil is nothing.
+	// Kept belongs to the file that the step takes away, and restores to the one that it makes; nil is nothing.
 	Kept     *kept `json:"kept,omitempty"`
 	restores *kept
 	// Commit is what the repository's commit does to the path; nil for nothing.

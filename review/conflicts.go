@@ -270,6 +270,8 @@ func (w *workspace) settleConflict(ctx context.Context, s *step, kind ConflictKi
 		return true, err
 	case kind == ConflictContent && s.WasUnresolved == nil:
 		return true, w.favour(ctx, s, how)
+	case how == TakeWorkspace && s.Before.Type == rootfs.TypeDirectory && !s.to.Exists():
+		s.Before, s.After = Version{}, Version{} // the file is gone, and the directory is not of the step
 	case how == TakeWorkspace:
 		s.After = s.to
 	}

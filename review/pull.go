@@ -400,7 +400,7 @@ func (w *workspace) settlePull(ctx context.Context, s *step, kind ConflictKind, 
 	case PullKeepsOurs:
 		return w.settleConflict(ctx, s, kind, KeepContext)
 	case PullTakesTheirs:
-		if _, is := w.inTheWay(s.Path); kind == ConflictDirectoryInTheWay || is && s.to.Exists() {
+		if _, is := w.inTheWay(s.Path); s.to.Exists() && (kind == ConflictDirectoryInTheWay || is) {
 			return false, nil // what stands in the way stays
 		}
 		return w.settleConflict(ctx, s, kind, TakeWorkspace)

@@ -14,7 +14,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// kept is what a step takes away with a file, beside its content and mode. An undo gives it back.
+// kept has the owner and the attributes of a file that a step takes away. An undo gives them to the file.
 type kept struct {
 	UID uint32 `json:"uid"`
 	GID uint32 `json:"gid"`
@@ -22,7 +22,7 @@ type kept struct {
 	Xattrs string `json:"xattrs,omitempty"`
 }
 
-// keepRemains records in an entry what its steps take away beside contents and modes, and what they make beside files.
+// keepRemains records in an entry the directories, owners and attributes that its steps take away, and the directories that it makes again.
 func (w *workspace) keepRemains(ctx context.Context, e *Entry) error {
 	e.Emptied = w.emptied(ctx, e.Steps)
 	e.Made = maps.Clone(e.restores)
@@ -45,7 +45,7 @@ func (w *workspace) keepRemains(ctx context.Context, e *Entry) error {
 	})
 }
 
-// keepOf records what a step takes away with its file.
+// keepOf records the owner and the attributes of the file that a step takes away.
 func (w *workspace) keepOf(ctx context.Context, s *step) (err error) {
 	f, _, err := w.root.OpenNoFollow(string(s.Path), rootfs.O_RDONLY)
 	if err != nil {
@@ -115,7 +115,7 @@ func (w *workspace) emptied(ctx context.Context, steps []step) pathMap[uint32] {
 	return modes
 }
 
-// restoreDirs makes directories with these modes. What stands at their paths stays.
+// restoreDirs makes directories with these modes. It leaves files alone that are at their paths by now.
 func (s *swaps) restoreDirs(modes map[Path]uint32) error {
 	for _, dir := range slices.Sorted(maps.Keys(modes)) {
 		if _, is := s.w.inTheWay(dir + "/"); is {
