@@ -180,7 +180,7 @@ func (g *Gateway) readMCP(w http.ResponseWriter, r *http.Request, held *budget.H
 	defer cancel()
 	held.Times(mcpCost)
 	body, err := newRPCStream(g, w, r, nil).body(ctx, maxMCPBody, func(bytes int64) error {
-		if err := held.Wait(ctx, bytes); err != nil {
+		if err := held.Reserve(ctx, bytes); err != nil {
 			return budget.Refusal(err, "the request")
 		}
 		return nil
@@ -199,7 +199,7 @@ func (g *Gateway) readMCP(w http.ResponseWriter, r *http.Request, held *budget.H
 	}
 	decodes, err := codec.FootprintJSON(body)
 	if err == nil && decodes > int64(len(body)) {
-		if err = held.Wait(ctx, int64(len(body))+decodes/mcpCost); err != nil {
+		if err = held.Reserve(ctx, int64(len(body))+decodes/mcpCost); err != nil {
 			err = budget.Refusal(err, "the request")
 		}
 	}

@@ -222,11 +222,9 @@ func (r *receiver) receive(ctx context.Context, m any) error {
 	case n > r.limit:
 		return r.tooLarge(n)
 	case n > streamWindow:
-		ctx, cancel := context.WithTimeout(ctx, receiveTime)
-		defer cancel()
 		// Once for the message, and once for what it is decoded to.
-		if err := r.hold.Wait(ctx, 2*int64(n)); err != nil {
-			return budget.Refusal(err, "the request")
+		if err := r.reserve(ctx, 2*int64(n)); err != nil {
+			return err
 		}
 	}
 	kept, err := r.take(ctx, n, m)
@@ -234,6 +232,16 @@ func (r *receiver) receive(ctx context.Context, m any) error {
 		return err
 	}
 	r.hold.Keep(kept)
+	return nil
+}
+
+// reserve waits until n bytes are held, in all. What is held already counts while it waits.
+func (r *receiver) reserve(ctx context.Context, n int64) error {
+	ctx, cancel := context.WithTimeout(ctx, receiveTime)
+	defer cancel()
+	if err := r.hold.Reserve(ctx, n); err != nil {
+		return budget.Refusal(err, "the request")
+	}
 	return nil
 }
 
@@ -249,18 +257,14 @@ func (r *receiver) take(ctx context.Context, n int, m any) (kept int64, err erro
 	if err != nil {
 		return 0, err
 	}
-	// What a small message is decoded to is not counted if it fits the stream's window, which the encoding gives back.
-	switch {
-	case decodes <= max(streamWindow, int64(n)):
-	case n > streamWindow: // the message is in memory already: a wait would give back what counts it
-		if !r.hold.Try(int64(n) + decodes) {
-			return 0, budget.Refuse("the request", budget.LevelAccount)
-		}
-	default:
-		ctx, cancel := context.WithTimeout(ctx, receiveTime)
-		defer cancel()
-		if err := r.hold.Wait(ctx, int64(n)+decodes); err != nil {
-			return 0, budget.Refusal(err, "the request")
+	// Of what a message is decoded to, a stream's window is not counted: the encoding of a small one gives that back, and a large one counts twice.
+	counted := int64(0)
+	if n > streamWindow {
+		counted = int64(n)
+	}
+	if decodes > counted+streamWindow {
+		if err := r.reserve(ctx, int64(n)+decodes); err != nil {
+			return 0, err
 		}
 	}
 	return max(int64(n), decodes), r.decode(data, n, m)
@@ -347,12 +351,7 @@ func (r *receiver) request(ctx context.Context, m any) error {
 		if n <= streamWindow {
 			return nil
 		}
-		ctx, cancel := context.WithTimeout(ctx, receiveTime)
-		defer cancel()
-		if err := r.hold.Wait(ctx, n); err != nil {
-			return budget.Refusal(err, "the request")
-		}
-		return nil
+		return r.reserve(ctx, n)
 	})
 	if large, ok := errors.AsType[*gateway.TooLargeError](err); ok {
 		return r.tooLarge(large.Size)

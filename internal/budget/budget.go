@@ -138,6 +138,9 @@ type Account struct {
 	// in the account.
 	waiting []*Share
 	blocked bool
+	// grower is what grows beyond the limits of its share and of the account; one at a time. grown is closed when that has ended.
+	grower *rest
+	grown  chan struct{}
 }
 
 // Account returns a new account, of limit bytes; 0 means no limit but the budget's.
@@ -166,6 +169,7 @@ func (a *Account) Close() {
 	for s := range a.shares {
 		s.end(ClosedError{})
 	}
+	a.shrunk()
 	a.next()
 }
 
@@ -289,6 +293,7 @@ func (s *Share) take(n int64) {
 
 // freed grants the waiting reservations that fit after bytes of a were freed. The lock is held.
 func (b *Budget) freed(a *Account) {
+	a.shrunk()
 	a.next()
 	for other := range b.short {
 		other.next()
@@ -463,6 +468,77 @@ func (h *Hold) Wait(ctx context.Context, n int64) error {
 		h.rest.set(cost)
 	}
 	return err
+}
+
+// Reserve is Wait for a hold that has nothing, and Grow for one that has something.
+func (h *Hold) Reserve(ctx context.Context, n int64) error {
+	if h.Held() > 0 {
+		return h.Grow(ctx, n)
+	}
+	return h.Wait(ctx, n)
+}
+
+// Grow holds n bytes instead of the fewer that it holds, and never gives that back: it is for what is in memory already. Who holds something goes before
+// those who wait for room, and one hold of an account at a time may grow beyond the limits of its share and account; another waits for that to
+// end. None of them waits for room that the others hold, so each ends. Errors: a *ShortError when there is no room in the budget, or ctx ended
+// first, and ClosedError. With an error the hold keeps what it has.
+func (h *Hold) Grow(ctx context.Context, n int64) error {
+	if h == nil || h.rest == nil {
+		return nil
+	}
+	for {
+		other, err := h.rest.grow(h.cost(n))
+		if err != nil || other == nil {
+			return err
+		}
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return &ShortError{Level: LevelAccount, Limit: h.share.account.limit, Err: ctx.Err()}
+		}
+	}
+}
+
+// grow takes n bytes in place of those that r has, or returns what is closed when another hold grows no more.
+func (r *rest) grow(n int64) (other <-chan struct{}, err error) {
+	s, a := r.share, r.share.account
+	a.budget.mu.Lock()
+	defer a.budget.mu.Unlock()
+	if s.closed || a.closed {
+		return nil, ClosedError{}
+	}
+	more := n - r.n
+	if more <= 0 {
+		return nil, nil
+	}
+	s.take(-r.n)
+	fit, has := s.room(n) == fits, a.budget.has(a.used, n)
+	s.take(r.n)
+	switch {
+	case !has:
+		return nil, &ShortError{Level: LevelBudget, Limit: a.budget.limit, Err: context.DeadlineExceeded}
+	case !fit && a.grower != nil && a.grower != r:
+		return a.grown, nil
+	case !fit && a.grower == nil:
+		a.grower, a.grown = r, make(chan struct{})
+	}
+	s.take(more)
+	r.n = n
+	return nil, nil
+}
+
+// shrunk ends the growth of the account's grower if that is within the limits again. The lock is held.
+func (a *Account) shrunk() {
+	r := a.grower
+	if r == nil {
+		return
+	}
+	s := r.share
+	isWithin := (s.limit <= 0 || s.used <= s.limit) && (a.limit <= 0 || a.used <= a.limit)
+	if r.n == 0 || s.closed || a.closed || isWithin {
+		close(a.grown)
+		a.grower = nil
+	}
 }
 
 // await waits until w has its turn or ctx has ended. ended says that the former came first, with err.
