@@ -304,7 +304,7 @@ func dirsOf(e *Entry) map[string]bool {
 	return dirs
 }
 
-// contentsOf returns the contents that steps replace and write.
+// contentsOf returns the contents that steps replace and write, with the extended attributes that they take away.
 func contentsOf(steps []step) map[string]bool {
 	contents := map[string]bool{}
 	for i := range steps {
@@ -313,6 +313,7 @@ func contentsOf(steps []step) map[string]bool {
 				contents[v.Hash] = true
 			}
 		}
+		steps[i].Kept.use(contents)
 	}
 	return contents
 }
