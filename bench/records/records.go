@@ -1,5 +1,6 @@
 // Package records measures what keeping the records in PostgreSQL costs beside SQLite: opening a panel, a first access and a stat, with few
-// and with many contexts. The PostgreSQL is a real one on this machine, reached by its unix socket, which flushes each commit.
+// and with many contexts. The PostgreSQL is a real one on this machine, reached by its unix socket. Both stores
+// flush their commits.
 package records
 
 import (
@@ -92,7 +93,7 @@ func measure(ctx context.Context, o *stand.Options, all []*store) error {
 			return err
 		}
 	}
-	// What the kernel has not written yet would delay PostgreSQL's flushes.
+	// What the kernel has not written yet would delay the stores' flushes.
 	if err := exec.CommandContext(ctx, "sync").Run(); err != nil {
 		return fmt.Errorf("sync: %w", err)
 	}
@@ -174,6 +175,7 @@ func text(sizes []int, all []*store) string {
 		}
 	}
 	return "## Records in SQLite and in PostgreSQL\n\n" + t.String() +
-		"\nOver the socket, medians, all servers in turns. PostgreSQL runs on the same machine and flushes each commit; SQLite does not. " +
+		"\nOver the socket, medians, all servers in turns. PostgreSQL runs on the same machine. Both flush each commit to the disk, except that " +
+		"SQLite flushes the end of a seeding and the time of a last use only with the next commit. " +
 		"The ratio is that of the most contexts to the fewest. An empty workspace: a first access is records and one folder.\n"
 }
