@@ -38,6 +38,9 @@ func (n *naiveRoot) name(path string) (string, error) {
 // fenced keeps what the naive rootfs lets out within the world's own directory: this machine's
 // files are not part of the experiment.
 func (n *naiveRoot) fenced(name string) error {
+	if len(name) >= unix.PathMax { // the kernel takes no such name, and to look for it at each level takes long
+		return fserr.ENAMETOOLONG
+	}
 	world := filepath.Dir(filepath.Dir(filepath.Dir(n.dir)))
 	for p := name; ; p = filepath.Dir(p) {
 		real, err := filepath.EvalSymlinks(p)

@@ -33,6 +33,8 @@ type workspace struct {
 	// committed is what the repository's commit holds, which templates are made of; templates are those, by hash, once it is known.
 	committed tree
 	templates map[string]tree
+	// sweepTime is how long a server may take, after it accepts calls, to remove what the one before left.
+	sweepTime time.Duration
 }
 
 func newWorkspace(t testing.TB, lanes []string) *workspace {
@@ -42,7 +44,7 @@ func newWorkspace(t testing.TB, lanes []string) *workspace {
 
 func newWorkspaceAt(t testing.TB, dir string, lanes []string) *workspace {
 	t.Helper()
-	w := &workspace{dir: dir}
+	w := &workspace{dir: dir, sweepTime: time.Minute}
 	var files []string
 	for _, l := range lanes {
 		for _, f := range []string{"f0", "f1", "d0/x", "d0/y", "d1/s/z", "d1/x"} {
@@ -104,14 +106,11 @@ func (w *workspace) unmount() {
 	}
 }
 
-// sweepTime is how long a server may take, after it accepts calls, to remove what the one before left.
-const sweepTime = time.Minute
-
 // checkState looks at what the service keeps for itself after a start.
 func (w *workspace) checkState() error {
 	staged := w.staging()
 	// clock: it bounds a hang
-	for deadline := time.Now().Add(sweepTime); staged != nil && time.Now().Before(deadline); staged = w.staging() {
+	for deadline := time.Now().Add(w.sweepTime); staged != nil && time.Now().Before(deadline); staged = w.staging() {
 		runtime.Gosched()
 	}
 	return errors.Join(staged, w.layers())

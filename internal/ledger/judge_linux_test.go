@@ -102,6 +102,7 @@ func TestStateIsLookedAt(t *testing.T) {
 			must(t, w.layout.Make("0.1.0"))
 			must(t, w.checkState())
 			must(t, os.MkdirAll(c.make(w.layout), 0o755))
+			w.sweepTime = 0 // no server runs that would remove it
 			if err := w.checkState(); err == nil {
 				t.Error("it was not found")
 			}
