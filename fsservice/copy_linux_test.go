@@ -15,10 +15,15 @@ import (
 // TestCopyFileOverAnExistingOneKeepsHoles copies a file of 1 GiB with data at its start and in its middle.
 func TestCopyFileOverAnExistingOneKeepsHoles(t *testing.T) {
 	t.Parallel()
-	for name, old := range map[string]string{"empty": "", "longer than the data": strings.Repeat("x", 1<<20), "in the hole": strings.Repeat("\x00", 64<<10) + "old"} {
+	for name, old := range map[string]string{
+		"empty": "", "longer than the data": strings.Repeat("x", 1<<20), "in the hole": strings.Repeat("\x00", 64<<10) + "old", "with a hole": "old",
+	} {
 		w := newWorld(t)
 		w.put("src", "data")
 		w.put("dst", old)
+		if name == "with a hole" {
+			w.must(os.Truncate(filepath.Join(w.dir, "dst"), 64<<20))
+		}
 		src, err := os.OpenFile(filepath.Join(w.dir, "src"), os.O_WRONLY, 0)
 		w.must(err)
 		_, err = src.WriteAt([]byte("middle"), 512<<20)

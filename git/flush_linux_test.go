@@ -13,17 +13,52 @@ import (
 	"github.com/ctxfs/ctxfs/internal/faults/powercut"
 )
 
+// gitIn runs git in a directory, and returns the line that it prints.
+func gitIn(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// TestFlushedRefSurvives moves refs, flushes them, and cuts the power.
+func TestFlushedRefSurvives(t *testing.T) {
+	t.Parallel()
+	for seed, ref := range []string{"refs/heads/main", "refs/heads/new", "refs/heads/deep/er/new", "HEAD"} {
+		d := powercut.New(t, uint64(seed)+1)
+		dir := filepath.Join(d.At, "repo")
+		gitIn(t, d.At, "init", "-q", "-b", "main", dir)
+		gitIn(t, dir, "commit", "-q", "--allow-empty", "-m", "one")
+		commit := gitIn(t, dir, "commit-tree", "-m", "two", "HEAD^{tree}")
+		l := &Local{tree: place{dir: dir}, git: ".git", common: ".git", shown: "/"}
+		if err := l.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		gitIn(t, dir, "-c", "core.fsync=reference", "update-ref", "--no-deref", ref, commit) // as a RefMove does
+		if err := l.FlushRef(ref); err != nil {
+			t.Fatal(err)
+		}
+		d.Cut()
+		d.Resume()
+		for _, name := range []string{ref, "logs/" + ref} {
+			if text, err := os.ReadFile(filepath.Join(dir, ".git", name)); err != nil || !strings.Contains(string(text), commit) {
+				t.Errorf("%s is %q, %v", name, text, err)
+			}
+		}
+		if _, err := os.Lstat(filepath.Join(dir, ".git", ref+".lock")); err == nil {
+			t.Errorf("the lock of %s is back", ref)
+		}
+	}
+}
+
 // TestFlushRefTakesWhatIsThere flushes a branch with a reflog, one without, and refs that are reached through a link.
 func TestFlushRefTakesWhatIsThere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	run := func(args ...string) {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("git %s: %v: %s", strings.Join(args, " "), err, out)
-		}
-	}
+	run := func(args ...string) { gitIn(t, dir, args...) }
 	run("init", "-q", "-b", "main")
 	run("commit", "-q", "--allow-empty", "-m", "one")
 	run("branch", "deep/er/name")

@@ -54,6 +54,14 @@ func TestMixesOfVersions(t *testing.T) {
 		{"the length without the content", strings.Repeat("\x00", 7), "content", "old", true},
 		{"a page of neither", page('a') + page('z'), page('a') + page('b'), page('w') + page('x'), false},
 		{"another length", page('a') + "z", page('a') + page('b'), page('w') + page('x'), false},
+		{"shorter than both", page('a'), page('a') + page('b'), page('w') + page('x'), false},
+		{"longer than both", page('a') + page('b') + page(0), page('a') + page('b'), page('w') + page('x'), false},
+		{"the length of the tail without the content", page('a') + page(0), page('a'), page('w') + page('x'), true},
+		{"the head's page where it has none", page('a') + page('a'), page('a'), page('w') + page('x'), false},
+		{
+			"the head again after a kill", page('a') + page('b')[:10] + page('x')[10:] + page('c'), page('a') + page('b') + page('c'), page('w') + page('x') + page('y'),
+			false,
+		},
 		{"a save", "by the user", "head", "tail", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

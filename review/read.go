@@ -91,6 +91,7 @@ func (r *Reviews) readReviewed(ctx context.Context, id string, p Path, which Whi
 		case ok && !v.Exists():
 			return noVersion(p)
 		case ok:
+			r.point("approved found")
 			f, err := r.store.content(v)
 			if err != nil {
 				return err
