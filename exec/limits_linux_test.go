@@ -570,7 +570,9 @@ func TestCPUPercentSlowsCommand(t *testing.T) {
 	s := cgroupSite(t, cgrouptest.Need(t, "cpu"))
 	p := s.begin(Command{Argv: []string{"sh", "-c", "trap '' TERM; while :; do :; done"}, Limits: Limits{CPUPercent: 10, Wall: 2 * time.Second}})
 	var used time.Duration
-	for p.Ended() == nil {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for ; p.Ended() == nil; <-tick.C {
 		used = max(used, p.box.cpuTime())
 	}
 	exit := *p.Ended()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -109,9 +108,11 @@ func (w *workspace) unmount() {
 // checkState looks at what the service keeps for itself after a start.
 func (w *workspace) checkState() error {
 	staged := w.staging()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
 	// clock: it bounds a hang
 	for deadline := time.Now().Add(w.sweepTime); staged != nil && time.Now().Before(deadline); staged = w.staging() {
-		runtime.Gosched()
+		<-tick.C
 	}
 	return errors.Join(staged, w.layers())
 }

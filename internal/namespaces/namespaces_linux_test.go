@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestInNamespaces runs the tests below in namespaces, as an ordinary user.
-func TestInNamespaces(t *testing.T) {
+// TestAsUserInNamespaces runs the tests below in namespaces, as an ordinary user.
+func TestAsUserInNamespaces(t *testing.T) {
 	if namespacestest.Inside() {
 		t.Skip("these tests are in one already")
 	}
@@ -33,7 +33,7 @@ func TestInNamespaces(t *testing.T) {
 func there(t *testing.T) {
 	t.Helper()
 	if !namespacestest.Inside() {
-		t.Skip("run by TestInNamespaces")
+		t.Skip("run by TestAsUserInNamespaces")
 	}
 }
 

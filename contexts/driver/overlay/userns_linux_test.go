@@ -17,19 +17,19 @@ import (
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 )
 
-// TestInNamespaces runs the tests of the driver that works in a user namespace, in one, as an ordinary user.
-func TestInNamespaces(t *testing.T) {
+// TestAsUserInNamespaces runs the tests of the driver that works in a user namespace, in one, as an ordinary user.
+func TestAsUserInNamespaces(t *testing.T) {
 	if namespacestest.Inside() {
 		t.Skip("these tests are in one already")
 	}
 	namespacestest.Run(t, "^TestUserNS")
 }
 
-// inside returns the driver within the namespaces; elsewhere the test is TestInNamespaces' to run.
+// inside returns the driver within the namespaces; elsewhere TestAsUserInNamespaces runs the test.
 func inside(t testing.TB, opts Options) *Driver {
 	t.Helper()
 	if !namespacestest.Inside() {
-		t.Skip("run by TestInNamespaces")
+		t.Skip("run by TestAsUserInNamespaces")
 	}
 	return usable(t, NewUserNS(opts))
 }

@@ -85,7 +85,8 @@ func Run(t *testing.T, run string, env ...string) string {
 	t.Helper()
 	alone(t)
 	dir := Dir(t)
-	cmd := exec.CommandContext(t.Context(), Binary(t, dir, os.Args[0]), "-test.run="+run, "-test.v", "-test.timeout=8m") //nolint:gosec // it is this program
+	args := []string{"-test.run=" + run, "-test.v", "-test.timeout=8m", fmt.Sprint("-test.short=", testing.Short())}
+	cmd := exec.CommandContext(t.Context(), Binary(t, dir, os.Args[0]), args...) //nolint:gosec // it is this program
 	cmd.Env = append(append(os.Environ(), stepEnv+"="+stepUser, "TMPDIR="+dir, "HOME="+dir), env...)
 	AsUser(cmd)
 	out, err := cmd.CombinedOutput()
