@@ -93,6 +93,16 @@ describe("connect() without arguments", () => {
     expect(findServer(trap)).toMatchObject({ socket: server.socket });
   });
 
+  test.each([[".contexts", "nothing"], ["elsewhere", ".ctxfs"]])("a server.json in a folder of the contexts directory %s with %s leads nobody astray", async (name, state) => {
+    const dir = await mkdtemp(join(tmpdir(), "ctxfs-discover-"));
+    const inside = join(dir, name, "ctx_a");
+    await mkdir(join(inside, ".contexts/.ctxfs"), { recursive: true, mode: 0o700 });
+    await writeFile(join(inside, ".contexts/.ctxfs/server.json"), JSON.stringify({ socket: "/nowhere", addresses: [] }), { mode: 0o600 });
+    await mkdir(join(dir, name, state));
+    expect(() => findServer(inside)).toThrow("no ctxfs server found from");
+    await rm(dir, { recursive: true });
+  });
+
   test("a state directory that others may enter is not believed, and the socket beside server.json comes first", async () => {
     const dir = await mkdtemp(join(tmpdir(), "ctxfs-discover-"));
     const state = join(dir, ".contexts/.ctxfs");
