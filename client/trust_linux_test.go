@@ -98,6 +98,9 @@ func TestOnlyStateOfTheUsersOwnIsBelieved(t *testing.T) {
 		{"a link to the state", func(s *stateDir) {
 			must(s.t, errors.Join(os.Rename(s.at(".ctxfs"), s.at("real")), os.Symlink("real", s.at(".ctxfs"))))
 		}, false, "is not a directory with mode 0700"},
+		{"a file in the place of the state directory", func(s *stateDir) {
+			s.replace(".ctxfs", func(p string) error { return os.WriteFile(p, nil, 0o600) })
+		}, false, "is not a directory with mode 0700"},
 		{"a state directory that others may read", func(s *stateDir) { must(s.t, os.Chmod(s.at(".ctxfs"), 0o750)) }, false, "is not a directory with mode 0700"},
 		{"another's server.json", func(s *stateDir) { s.give(server) }, false, "is not the file of its directory's owner"},
 		{"server.json is a link", func(s *stateDir) { s.link(server, s.secret) }, false, "is not a regular file"},

@@ -132,6 +132,7 @@ describe("connect() without arguments", () => {
     ["another's state directory", give(".ctxfs"), false, foreign],
     ["another's contexts directory", give("."), false, foreign],
     ["another's server.json", give(record), false, "is not the file of its directory's owner"],
+    ["a file in the place of the state directory", async (c) => { await rm(join(c, ".ctxfs"), { recursive: true }); await writeFile(join(c, ".ctxfs"), "", { mode: 0o600 }); }, false, "is not a directory with mode 0700"],
     ["a link", async (c) => { await rename(join(c, record), join(c, "real")); await symlink("../real", join(c, record)); }, false, "is not a regular file"],
     ["a FIFO", async (c) => { await rm(join(c, record)); execFileSync("mkfifo", [join(c, record)]); }, false, "is not a regular file"],
     ["a huge file", (c) => writeFile(join(c, record), " ".repeat((64 << 10) + 1)), false, "is not of at most 65536 bytes"],
