@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/durable"
 	"github.com/ctxfs/ctxfs/internal/faults/powercut"
 )
 
@@ -34,7 +35,7 @@ func TestFlushedRefSurvives(t *testing.T) {
 		gitIn(t, dir, "commit", "-q", "--allow-empty", "-m", "one")
 		commit := gitIn(t, dir, "commit-tree", "-m", "two", "HEAD^{tree}")
 		l := &Local{tree: place{dir: dir}, git: ".git", common: ".git", shown: "/"}
-		if err := l.Flush(); err != nil {
+		if err := durable.Tree(dir); err != nil {
 			t.Fatal(err)
 		}
 		gitIn(t, dir, "-c", "core.fsync=reference", "update-ref", "--no-deref", ref, commit) // as a RefMove does

@@ -9,7 +9,7 @@ import (
 // collecting removes the contents that nothing refers to, and that no call holds.
 func (w *world) collecting() {
 	w.t.Helper()
-	must(w.t, w.reviews.collectContents())
+	must(w.t, w.reviews.collectContents(w.t.Context()))
 }
 
 // wantContents checks that the store has what an entry refers to.

@@ -234,12 +234,12 @@ func (p *plan) rename(i int, s *Step) error {
 	if err != nil {
 		return err
 	}
-	if from.is == nil {
-		return fserr.ENOENT
-	}
 	to, err := p.find(s.Dest, false)
 	if err != nil {
 		return err
+	}
+	if from.is == nil { // rename(2) resolves both parents before it
+		return fserr.ENOENT
 	}
 	for name, at := range map[string]spot{s.Path: from, s.Dest: to} {
 		if err := p.fixed(name, at); err != nil {

@@ -47,7 +47,10 @@ func fileSystem(fd int) error {
 	if st.Type != unix.FUSE_SUPER_MAGIC {
 		return unix.Syncfs(fd)
 	}
-	all, _, err := list(fmt.Sprintf("/proc/self/fd/%d/.", fd), -1)
+	all, complete, err := list(fmt.Sprintf("/proc/self/fd/%d/.", fd), -1)
+	if err == nil && !complete {
+		return unix.ENAMETOOLONG
+	}
 	return errors.Join(err, flushAll(all))
 }
 
@@ -63,7 +66,7 @@ func One(path string) error {
 
 var errMore = errors.New("there are more")
 
-// list returns the files and directories of a tree; complete is false if there are more than limit.
+// list returns the files and directories of a tree; complete is false if there are more than limit, or some have paths that are too long to open.
 func list(top string, limit int) (all []string, complete bool, err error) {
 	err = filepath.WalkDir(top, func(path string, e fs.DirEntry, err error) error {
 		switch {
@@ -71,6 +74,8 @@ func list(top string, limit int) (all []string, complete bool, err error) {
 			return nil
 		case errors.Is(err, fs.ErrPermission) && path != top: // it is flushed without what it holds
 			return nil
+		case errors.Is(err, unix.ENAMETOOLONG), len(path) >= unix.PathMax:
+			return errMore
 		case err != nil:
 			return err
 		case !e.IsDir() && !e.Type().IsRegular():
