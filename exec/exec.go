@@ -123,10 +123,9 @@ type Processes struct {
 	maxOutput, maxAllOutput int64
 	// measureTime is for how long a command runs on while its context is measured, if it may have exceeded the quota.
 	measureTime time.Duration
-
-	// keeping guards kept, which has what the commands of each context keep.
-	keeping sync.Mutex
-	kept    map[contexts.ID]kept
+	// keepers has those of contexts with commands. keep is box.kept, except in tests.
+	keepers map[contexts.ID]*keeper
+	keep    func(*box, *survey)
 }
 
 // Open returns a table with the processes that cfg.Dir has from an engine that was killed. They have ended: see Adopt.
@@ -142,7 +141,7 @@ func Open(ctx context.Context, cfg Config) (*Processes, error) {
 		attachTime: attachTime, reportTime: time.Minute, awayTime: awayTime, breakTime: breakTime, drainTime: drainTime, measureTime: measureTime,
 		maxOutput: maxOutput, maxAllOutput: maxAllOutput,
 	}
-	p.kept = map[contexts.ID]kept{}
+	p.keepers, p.keep = map[contexts.ID]*keeper{}, (*box).kept
 	p.names, p.requests = map[nameKey]struct{}{}, map[nameKey]*request{}
 	p.sandbox.user = cfg.User
 	var err error
@@ -337,6 +336,7 @@ func (t *Processes) leave(cmd *Command) {
 	defer t.mu.Unlock()
 	if t.active[cmd.Context]--; t.active[cmd.Context] == 0 {
 		delete(t.active, cmd.Context)
+		delete(t.keepers, cmd.Context)
 	}
 	delete(t.names, cmd.nameKey())
 }

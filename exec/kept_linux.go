@@ -9,24 +9,22 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/ctxfs/ctxfs/contexts"
 )
 
 // kept adds what processes of the sandbox keep of the context's files that have no name any more: by descriptors, as working directories, and
-// mapped into memory. hidden says that there may be more, of which the kernel does not show the size: descriptors in flight in a socket, and,
-// to a server that is not root, mapped files that are not open.
-func (b *box) kept(found contexts.Nameless) (hidden bool) {
+// mapped into memory. There may be more, of which the kernel does not show the size: descriptors in flight in a socket, and, to a server that is
+// not root, mapped files that are not open.
+func (b *box) kept(s *survey) {
 	b.mu.Lock()
 	runs, init := b.init >= 0, b.initPID
 	b.mu.Unlock()
 	if !runs {
-		return false
+		return
 	}
 	seen := map[int]bool{init: true}
-	for queue := []int{init}; len(queue) > 0; queue = queue[1:] {
+	for queue := []int{init}; len(queue) > 0 && s.more(); queue = queue[1:] {
 		pid := queue[0]
-		hidden = keptBy(pid, found) || hidden
+		s.process(pid)
 		for _, child := range children(pid) {
 			if !seen[child] {
 				seen[child] = true
@@ -34,23 +32,49 @@ func (b *box) kept(found contexts.Nameless) (hidden bool) {
 			}
 		}
 	}
-	return hidden
 }
 
-// keptBy is kept of one process.
-func keptBy(pid int, found contexts.Nameless) (hidden bool) {
+// process is kept of one process.
+func (s *survey) process(pid int) {
 	for _, dir := range tasks(pid) {
+		if !s.more() {
+			return
+		}
 		tid, err := strconv.Atoi(filepath.Base(dir))
 		if err != nil || tid != pid && sharesFiles(pid, tid) {
 			continue
 		}
-		found.AddLink(dir+"/cwd", home)
-		for _, socket := range found.Add(dir+"/fd", home) {
-			hidden = hasInFlight(fmt.Sprintf("%s/fdinfo/%s", dir, socket)) || hidden
+		s.found.AddLink(dir+"/cwd", home)
+		s.descriptors(dir)
+	}
+	s.mapped(pid)
+}
+
+// descriptors adds those of a thread.
+func (s *survey) descriptors(dir string) {
+	f, err := os.Open(dir + "/fd")
+	if err != nil {
+		return // it has ended
+	}
+	defer f.Close()
+	for {
+		names, err := f.Readdirnames(namesAtOnce)
+		for _, name := range names {
+			if !s.more() {
+				return
+			}
+			if s.found.AddLink(dir+"/fd/"+name, home) == unix.S_IFSOCK && hasInFlight(dir+"/fdinfo/"+name) {
+				s.hidden = true
+			}
+		}
+		if err != nil {
+			return // that was the last, or it has ended
 		}
 	}
-	return addMapped(pid, found) || hidden
 }
+
+// namesAtOnce is how many descriptors are read from the kernel at once.
+const namesAtOnce = 256
 
 // sharesFiles reports whether two threads have one table of descriptors, by kcmp(2).
 func sharesFiles(one, other int) bool {
@@ -70,14 +94,21 @@ func hasInFlight(fdinfo string) bool {
 	return ok && strings.TrimSpace(line) != "0"
 }
 
-// addMapped adds files that a process has mapped. The kernel shows them to root only.
-func addMapped(pid int, found contexts.Nameless) (hidden bool) {
+// linesOfLook is how many lines about what a process has mapped count as one look.
+const linesOfLook = 16
+
+// mapped adds files that a process has mapped. The kernel shows them to root only.
+func (s *survey) mapped(pid int) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
-		return false // it has ended
+		return // it has ended
 	}
 	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		if n%linesOfLook == 0 && !s.more() {
+			return
+		}
 		// start-end permissions offset device inode path
 		line := lines.Text()
 		if !strings.HasSuffix(line, " (deleted)") || !strings.Contains(line, " "+home+"/") {
@@ -87,10 +118,11 @@ func addMapped(pid int, found contexts.Nameless) (hidden bool) {
 		start, end, _ := strings.Cut(fields[0], "-")
 		link := fmt.Sprintf("/proc/%d/map_files/%s-%s", pid, strings.TrimLeft(start, "0"), strings.TrimLeft(end, "0"))
 		if _, err := os.Stat(link); os.IsPermission(err) {
-			hidden = hidden || !found.HasNumber(fields[4])
+			if number, err := strconv.ParseUint(fields[4], 10, 64); err == nil {
+				s.unseen[number] = true
+			}
 			continue
 		}
-		found.AddLink(link, home)
+		s.found.AddLink(link, home)
 	}
-	return hidden
 }

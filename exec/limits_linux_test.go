@@ -327,8 +327,9 @@ func TestKeptFilesAreFound(t *testing.T) {
 			}
 			p := s.begin(cmd)
 			s.awaitOutput(p, "ready")
-			found := disk.Nameless{}
-			hidden := p.box.kept(found)
+			survey := newSurvey(t.Context())
+			p.box.kept(survey)
+			found, hidden := survey.found, survey.kept(time.Now()).hidden
 			if sees := len(found) == 1 && (c.dir || found.Usage().Bytes >= size); sees != c.sees || hidden != c.hidden || len(found) > 1 {
 				t.Errorf("found %v, hidden %t", found, hidden)
 			}
@@ -371,16 +372,18 @@ func TestHiddenFilesTakeWhatTheFileSystemLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			root := &lossyRoot{free: 1000 * mib}
-			table := &Processes{kept: map[contexts.ID]kept{}}
-			access := contexts.NewRemoteAccess(t.Context(), root, 0, nil, func() {})
+			own := newKeeper()
+			table := &Processes{keepers: map[contexts.ID]*keeper{"": own}, measureTime: time.Minute}
+			use := contexts.Usage{Bytes: 10*mib + c.shows, Max: quota}
+			access := contexts.NewRemoteAccess(t.Context(), root, 0, toldQuota{usage: func() contexts.Usage { return use }}, func() {})
 			g := gauge{Process: &Process{table: table}, access: access, looks: lookEvery, shown: 10 * mib, free: root.free}
 			over := false
 			for i := range 9 {
 				if i == 3 { // after a look in which nothing was hidden for a moment
 					root.free -= c.lost
 				}
-				table.kept[""] = kept{at: time.Now().Add(time.Hour), hidden: c.hidden && !(c.moments && i%3 == 2)}
-				g.look(contexts.Usage{Bytes: 10*mib + c.shows, Max: quota}, !c.early)
+				own.last = kept{at: time.Now().Add(time.Hour), hidden: c.hidden && !(c.moments && i%3 == 2)}
+				g.look(t.Context(), !c.early)
 				over = over || g.known.Over
 			}
 			if over != c.want || g.known.Bytes < 10*mib+c.shows {
@@ -456,7 +459,7 @@ func TestCommandThatFillsItsContextRunsTwoTicksMore(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				const free = 1000
-				table := &Processes{cfg: Config{Log: zap.NewNop()}, kept: map[contexts.ID]kept{}, measureTime: measureTime}
+				table := &Processes{cfg: Config{Log: zap.NewNop()}, keepers: map[contexts.ID]*keeper{}, measureTime: measureTime}
 				p := &Process{table: table, box: &box{init: -1, cgroup: &cgroup{}}}
 				p.before = contexts.Usage{Max: contexts.Quota{Bytes: 10}, Floor: &disk.Space{Bytes: free - 10}}
 				quota := toldQuota{usage: func() contexts.Usage {
@@ -483,8 +486,10 @@ func TestWhatCommandsKeepIsLookedAtAgain(t *testing.T) {
 	old := kept{at: time.Now().Add(-watchEvery / 2)}
 	for _, due := range []bool{false, true} {
 		access := contexts.NewRemoteAccess(t.Context(), &lossyRoot{}, 0, nil, func() {})
-		g := gauge{Process: &Process{table: &Processes{kept: map[contexts.ID]kept{"": old}}}, access: access}
-		g.look(contexts.Usage{}, due)
+		own := newKeeper()
+		own.last = old
+		g := gauge{Process: &Process{table: &Processes{keepers: map[contexts.ID]*keeper{"": own}}}, access: access}
+		g.look(t.Context(), due)
 		if again := g.kept.at != old.at; again == due {
 			t.Errorf("due is %t, looked at again is %t", due, again)
 		}

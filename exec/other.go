@@ -68,7 +68,7 @@ func (*cgroups) by() map[string]string { return nil }
 
 func (*Processes) limitsIn(*Command, *plan) (Limits, error) { return Limits{}, notHere() }
 
-func (*box) kept(contexts.Nameless) bool { return false }
+func (*box) kept(*survey) {}
 
 func (*box) pause(context.Context) (func(), error) { return nil, notHere() }
 func (*box) halt(context.Context) (func(), error)  { return nil, notHere() }

@@ -159,7 +159,7 @@ func (g *gauge) measure(ctx, waiting context.Context, due bool) (resume func()) 
 			return false
 		})
 	})
-	g.look(g.access.Usage(ctx), due)
+	g.look(ctx, due)
 	close(measured)
 	return func() {
 		resumed()
@@ -181,23 +181,30 @@ const lookEvery = 8
 // not bound what is hidden: space that a command allocates without writing (fallocate) is in neither.
 const hiddenLooks = 3
 
-// look adds what the commands keep to what was measured. It looks at that when the file system has lost as much as the context could take. What is
-// hidden takes as much as the file system has lost, and the context does not show, since nothing was hidden last. Looks that are not due do not
-// count as looks in which something was hidden.
-func (g *gauge) look(now contexts.Usage, due bool) {
+// look measures the context, and adds what the commands keep. It looks at that when the file system has lost as much as the context could take.
+// What is hidden takes as much as the file system has lost, and the context does not show, since nothing was hidden last. Looks that are not due
+// do not count as looks in which something was hidden.
+func (g *gauge) look(ctx context.Context, due bool) {
+	now := g.access.Usage(ctx)
 	free, ok := freeIn(g.access)
 	looks, since := !due || g.looks >= lookEvery || !ok || !g.known.Fits(free), quotaTick
 	if due {
 		g.looks++
 		since = watchEvery
 	}
-	if looks {
-		g.looks, g.kept = 0, g.table.keptIn(g.cmd.Context, since)
+	if looks = looks && !grown(g.before, now); looks {
+		begun := time.Now()
+		g.looks, g.kept = 0, g.table.keptIn(ctx, g.cmd.Context, since)
 		switch {
 		case !g.kept.hidden:
 			g.hidden = 0
 		case due:
 			g.hidden++
+		}
+		if time.Since(begun) >= g.table.measureTime { // now is of before that, and the commands have written since
+			now = g.access.Usage(ctx)
+			free, ok = freeIn(g.access)
+			g.looks = lookEvery // look the next time, too: neither shows a file that lost its name meanwhile
 		}
 	}
 	if g.kept.hidden {
@@ -256,37 +263,104 @@ func grown(first, now contexts.Usage) bool {
 
 // kept is what the running commands of a context keep of files that have no name any more.
 type kept struct {
-	at time.Time
+	// at is when that was looked at, and took for how long.
+	at   time.Time
+	took time.Duration
 	contexts.DiskUsage
 	// hidden says that there may be more, which cannot be measured.
 	hidden bool
 }
 
-// keptIn looks at what the commands of a context keep, if that was last looked at before so much time.
-func (t *Processes) keptIn(id contexts.ID, since time.Duration) kept {
-	t.keeping.Lock()
-	defer t.keeping.Unlock()
-	if k := t.kept[id]; k.at.Add(since).After(time.Now()) {
-		return k
+// keeper looks at what the commands of one context keep. Commands of other contexts do not wait for it.
+type keeper struct {
+	// turn has room for the caller that looks. It guards last.
+	turn chan struct{}
+	last kept
+}
+
+func newKeeper() *keeper { return &keeper{turn: make(chan struct{}, 1)} }
+
+// mostLooks bounds how many descriptors and threads of a context are looked at each time. Beyond that something may be hidden: the commands of
+// another context get their part of the CPUs.
+const mostLooks = 1 << 15
+
+// survey looks at the sandboxes of one context. It ends with ctx.
+type survey struct {
+	ctx   context.Context //nolint:containedctx // a survey is one call
+	found contexts.Nameless
+	// left is how many looks are left.
+	left int
+	// unseen has the inode numbers of mapped files that the kernel does not show.
+	unseen map[uint64]bool
+	// hidden is that of kept.
+	hidden bool
+}
+
+func newSurvey(ctx context.Context) *survey {
+	return &survey{ctx: ctx, found: contexts.Nameless{}, left: mostLooks, unseen: map[uint64]bool{}}
+}
+
+// kept returns what was found. A mapped file that a process has open, too, was found.
+func (s *survey) kept(begun time.Time) kept {
+	return kept{time.Now(), time.Since(begun), s.found.Usage(), s.hidden || !s.found.HasAll(s.unseen)}
+}
+
+// more counts a look, and reports whether the survey goes on.
+func (s *survey) more() bool {
+	if s.left == 0 {
+		s.hidden = true
+		return false
 	}
-	boxes := map[*box]bool{}
+	s.left--
+	return s.ctx.Err() == nil
+}
+
+// keptIn looks at what the commands of a context keep, if that was last looked at before so much time. It waits for another caller that looks,
+// but not longer than ctx. It looks for half of the time, or less.
+func (t *Processes) keptIn(ctx context.Context, id contexts.ID, since time.Duration) kept {
+	k := t.keeper(id)
+	select {
+	case k.turn <- struct{}{}:
+		defer func() { <-k.turn }()
+	case <-ctx.Done():
+		return kept{}
+	}
+	begun := time.Now()
+	if begun.Before(k.last.at.Add(max(since, contexts.MeasureRest(k.last.took)))) {
+		return k.last
+	}
+	s := newSurvey(ctx)
+	for b := range t.boxesOf(id) {
+		t.keep(b, s)
+	}
+	now := s.kept(begun)
+	if ctx.Err() == nil { // otherwise it has not seen all
+		k.last = now
+	}
+	return now
+}
+
+// keeper returns that of a context that has commands.
+func (t *Processes) keeper(id contexts.ID) *keeper {
 	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.keepers[id]
+	if k == nil {
+		k = newKeeper()
+		t.keepers[id] = k
+	}
+	return k
+}
+
+// boxesOf returns the sandboxes in which commands of a context run.
+func (t *Processes) boxesOf(id contexts.ID) map[*box]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	boxes := map[*box]bool{}
 	for _, p := range t.byID {
 		if p.cmd.Context == id && p.box != nil && p.Ended() == nil {
 			boxes[p.box] = true
 		}
 	}
-	t.mu.Unlock()
-	k, found := kept{at: time.Now()}, contexts.Nameless{}
-	for b := range boxes {
-		k.hidden = b.kept(found) || k.hidden
-	}
-	k.DiskUsage = found.Usage()
-	for other, k := range t.kept { // those of contexts without commands are not looked at any longer
-		if k.at.Add(time.Minute).Before(time.Now()) {
-			delete(t.kept, other)
-		}
-	}
-	t.kept[id] = k
-	return k
+	return boxes
 }

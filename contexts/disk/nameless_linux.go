@@ -1,9 +1,9 @@
 package disk
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -16,30 +16,24 @@ type Nameless map[Inode]int64
 // counts where that is.
 func Open(dir string) Nameless {
 	found := Nameless{}
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		found.Add("/proc/self/fd", real)
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return found
+	}
+	links, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return found
+	}
+	names, _ := links.Readdirnames(-1)
+	_ = links.Close() // it was only read
+	for _, name := range names {
+		found.AddLink(filepath.Join("/proc/self/fd", name), real)
 	}
 	return found
 }
 
-// Add adds those below dir to which a directory of descriptors in /proc has links. dir is a path in the mount namespace of the process. It
-// returns the names of the links to sockets.
-func (found Nameless) Add(links, dir string) (sockets []string) {
-	f, err := os.Open(links)
-	if err != nil {
-		return nil // the process has ended
-	}
-	names, _ := f.Readdirnames(-1) // as above
-	_ = f.Close()                  // it was only read
-	for _, name := range names {
-		if found.AddLink(filepath.Join(links, name), dir) == unix.S_IFSOCK {
-			sockets = append(sockets, name)
-		}
-	}
-	return sockets
-}
-
-// AddLink adds the file to which one such link leads, and returns its type (S_IFMT).
+// AddLink adds the file below dir to which a link in /proc leads, and returns its type (S_IFMT). dir is a path in the mount namespace of the
+// process that has the link.
 func (found Nameless) AddLink(link, dir string) (kind uint32) {
 	var st unix.Stat_t
 	if err := unix.Stat(link, &st); err != nil {
@@ -55,14 +49,13 @@ func (found Nameless) AddLink(link, dir string) (kind uint32) {
 	return kind
 }
 
-// HasNumber reports whether a file with an inode number, in decimal, is one of them.
-func (found Nameless) HasNumber(number string) bool {
+// HasAll reports whether files with all these inode numbers are among them.
+func (found Nameless) HasAll(numbers map[uint64]bool) bool {
+	missing := maps.Clone(numbers)
 	for inode := range found {
-		if strconv.FormatUint(inode.Number, 10) == number {
-			return true
-		}
+		delete(missing, inode.Number)
 	}
-	return false
+	return len(missing) == 0
 }
 
 // Usage returns the sum.

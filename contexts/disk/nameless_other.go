@@ -8,5 +8,8 @@ type Nameless struct{}
 // Open returns nothing.
 func Open(string) Nameless { return Nameless{} }
 
+// HasAll returns true.
+func (Nameless) HasAll(map[uint64]bool) bool { return true }
+
 // Usage returns 0.
 func (Nameless) Usage() Usage { return Usage{} }
