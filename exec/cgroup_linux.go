@@ -347,14 +347,20 @@ func (g *cgroup) beginFreeze() (thaw func(), ok bool, err error) {
 	if g.v2 == "" {
 		return nil, false, nil
 	}
-	control := filepath.Join(g.v2, "cgroup.freeze")
-	thaw = func() { _ = write(control, "0") }                       // it is gone if everything in it has ended
-	if err := write(control, "1"); errors.Is(err, os.ErrNotExist) { // before Linux 5.2
+	control, err := os.OpenFile(filepath.Join(g.v2, "cgroup.freeze"), os.O_WRONLY, 0)
+	if errors.Is(err, os.ErrNotExist) { // before Linux 5.2
 		return nil, false, nil
-	} else if err != nil {
+	}
+	if err != nil {
 		return nil, true, err
 	}
-	return thaw, true, nil
+	if _, err := control.WriteString("1"); err != nil {
+		return nil, true, errors.Join(err, control.Close())
+	}
+	return func() { // it needs no other descriptor, which may not be free
+		_, _ = control.WriteString("0") // the cgroup is gone if everything in it has ended
+		_ = control.Close()             // see above
+	}, true, nil
 }
 
 // kill ends what is in the cgroup, also while it is frozen: bwrap itself would wait for the thaw.

@@ -122,7 +122,8 @@ func (s *stopping) begin(b *box) (init int, err error) {
 	return b.initPID, err
 }
 
-// stopping stops the processes of a sandbox by SIGSTOP: parents first, so that a shell does not see that its children stop.
+// stopping stops the processes of a sandbox by SIGSTOP: parents first, so that a shell does not see that its children stop. It keeps no descriptor
+// of them: those of the server are for the commands of all contexts.
 type stopping struct {
 	// namespace identifies the PID namespace of the sandbox.
 	namespace string
@@ -135,7 +136,9 @@ type stopping struct {
 
 // stopped is a process that was asked to stop.
 type stopped struct {
-	pid, fd int
+	pid int
+	// start tells it apart from a later process of that number.
+	start string
 	// before says that the process was stopped already, and must stay so.
 	before bool
 	// ended is set once the process was seen to have ended.
@@ -203,33 +206,43 @@ func (s *stopping) add(pid int) (*stopped, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer func() { _ = unix.Close(fd) }() // nothing is written through it
 	// The descriptor is of one process. If that is in the namespace, it is one of the sandbox.
 	if namespace, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid)); err != nil || namespace != s.namespace {
-		return nil, unix.Close(fd)
+		return nil, nil //nolint:nilerr // it has ended
 	}
-	p := &stopped{pid: pid, fd: fd, before: threads(pid) == allStopped}
+	p := &stopped{pid: pid, start: startOf(pid), before: threads(pid) == allStopped}
 	s.processes[pid] = p
 	s.order = append(s.order, pid)
-	return p, p.signal(unix.SIGSTOP)
-}
-
-func (p *stopped) signal(sig unix.Signal) error {
-	err := unix.PidfdSendSignal(p.fd, sig, nil, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return nil // it has ended
+	if err := unix.PidfdSendSignal(fd, unix.SIGSTOP, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) { // ESRCH: it has ended
+		return nil, err
 	}
-	return err
+	return p, nil
 }
 
 // resume continues the processes, children first, except those that were stopped before.
 func (s *stopping) resume() {
 	for _, pid := range slices.Backward(s.order) {
-		p := s.processes[pid]
-		if !p.before {
-			_ = p.signal(unix.SIGCONT) // it is this user's process
-		}
-		_ = unix.Close(p.fd)
+		s.processes[pid].resume()
 	}
+}
+
+// resume continues the process, also if no descriptor is free to look at it. The signal changes nothing for a process that runs, if the number
+// is that of another one by now.
+func (p *stopped) resume() {
+	if now := startOf(p.pid); p.before || now != "" && now != p.start {
+		return
+	}
+	_ = unix.Kill(p.pid, unix.SIGCONT) // it is this user's process, or has ended
+}
+
+// startOf is when a process began, in the unit of the kernel; "" if that cannot be read.
+func startOf(pid int) string {
+	const start = 19 // as a field behind the name
+	if fields := statFields(fmt.Sprintf("/proc/%d/stat", pid)); len(fields) > start {
+		return fields[start]
+	}
+	return ""
 }
 
 // runs names a process that has not stopped.

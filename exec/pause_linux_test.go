@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/internal/cgrouptest"
 )
 
 func (s *site) number(id contexts.ID, name string) int {
@@ -281,5 +282,61 @@ func TestContinueWaitsForEndOfPause(t *testing.T) {
 	resume()
 	if exit, out, _ := s.result(p); exit.Code != 0 || !strings.Contains(out, "got it") {
 		t.Errorf("got %+v, %q", exit, out)
+	}
+}
+
+// TestPauseKeepsNoDescriptors pauses a command of many processes, and continues it while this process has no descriptor left. It does not run
+// beside other tests: it counts the descriptors of this process.
+func TestPauseKeepsNoDescriptors(t *testing.T) { //nolint:paralleltest // see above
+	t.Run("by signals", func(t *testing.T) { pausesWithoutDescriptors(t, newSite(t, "copy")) })
+	t.Run("by a cgroup", func(t *testing.T) { pausesWithoutDescriptors(t, cgroupSite(t, cgrouptest.Need(t, ""))) })
+}
+
+func pausesWithoutDescriptors(t *testing.T, s *site) {
+	t.Helper()
+	const processes, few = 100, 10
+	p := s.start(fmt.Sprintf("for i in $(seq %d); do sleep 1000 & done; echo ready; wait", processes))
+	s.awaitOutput(p, "ready")
+	descriptors := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	paused := func() (n int) {
+		if g := p.box.cgroup; g.v2 != "" {
+			return (processes + 1) * int(g.counter(g.v2, "cgroup.events", "frozen"))
+		}
+		for queue := []int{p.box.initPID}; len(queue) > 0; queue = queue[1:] {
+			if threads(queue[0]) == allStopped {
+				n++
+			}
+			queue = append(queue, children(queue[0])...)
+		}
+		return n
+	}
+	before := descriptors()
+	resume := s.pause(p)
+	if more := descriptors() - before; more > few {
+		t.Errorf("the pause keeps %d descriptors", more)
+	}
+	if n := paused(); n <= processes {
+		t.Errorf("%d processes are stopped", n)
+	}
+	var old unix.Rlimit
+	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, &unix.Rlimit{Max: old.Max}, nil); err != nil {
+		t.Fatal(err)
+	}
+	resume()
+	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, &old, nil); err != nil {
+		t.Fatal(err)
+	}
+	awaitChange(t, func() bool { return paused() == 0 }, "processes are stopped")
+	if err := p.Kill(t.Context(), 0); err != nil {
+		t.Error(err)
 	}
 }
