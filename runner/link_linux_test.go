@@ -9,7 +9,9 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/fserr"
@@ -176,4 +178,21 @@ func TestLinkEndFailsItsCalls(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestContinuingOneCommandDelaysNoOtherCall has a command that takes long to continue: a shared sandbox may not take messages, for seconds.
+func TestContinuingOneCommandDelaysNoOtherCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		next, continued := make(chan struct{}), false
+		paused := &heldLease{lease: lease{ID: 1}, resume: func() { <-next; continued = true }}
+		h := &host{log: zap.NewNop(), gate: &remoteGate{leases: map[uint64]*heldLease{1: paused}}}
+		noReply := func(any, *os.File, error) {}
+		h.handle(nil, opResume, json.RawMessage("1"), noReply)
+		h.handle(nil, opKeep, json.RawMessage("1"), func(any, *os.File, error) { close(next) })
+		synctest.Wait()
+		if !continued {
+			t.Error("the command did not continue")
+		}
+	})
 }

@@ -228,7 +228,9 @@ func (h *host) handle(l *link, op string, body json.RawMessage, reply func(any, 
 	case opPause:
 		h.answer(op, reply, func() (any, error) { return nil, h.gate.pause(l, body) })
 	case opResume:
-		h.gate.resume(body)
+		if resume := h.gate.resume(body); resume != nil {
+			h.answer(op, reply, func() (any, error) { resume(); return nil, nil })
+		}
 	case opDeleted:
 		var id contexts.ID
 		if json.Unmarshal(body, &id) == nil {

@@ -95,21 +95,18 @@ func (g *remoteGate) pause(l *link, body json.RawMessage) error {
 	return err
 }
 
-// resume continues the command of a lease.
-func (g *remoteGate) resume(body json.RawMessage) {
+// resume returns what continues the command of a lease; nil if it is not paused. That signals many processes, or waits for the sandbox's init.
+func (g *remoteGate) resume(body json.RawMessage) (resume func()) {
 	id, err := number(body)
 	if err != nil {
-		return
+		return nil
 	}
 	g.mu.Lock()
-	var resume func()
+	defer g.mu.Unlock()
 	if h := g.leases[id]; h != nil {
 		resume, h.resume, h.abandoned = h.resume, nil, true
 	}
-	g.mu.Unlock()
-	if resume != nil {
-		resume()
-	}
+	return resume
 }
 
 // remoteCheckpoints implements exec.Checkpoints by those of the server.
