@@ -207,7 +207,7 @@ func (a *app) writeOutput(o *ctxfsv1.Output) error {
 	return err
 }
 
-// printUnkept says why the server dropped output, if its disk did not take it.
+// printUnkept says why the server dropped output, if its disk did not take it, or why the quota was exceeded if the context does not show that.
 func (a *app) printUnkept(p *ctxfsv1.Process) error {
 	e := p.GetExit()
 	if e.GetDetail() == "" || e.GetReason() == ctxfsv1.ExitReason_EXIT_REASON_SANDBOX_FAILED {

@@ -141,3 +141,25 @@ func TestLookIsBounded(t *testing.T) {
 		})
 	}
 }
+
+// TestExitSaysThatWhatIsHiddenCounted has commands that ended for the quota, and for another reason.
+func TestExitSaysThatWhatIsHiddenCounted(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		guessed bool
+		reason  Reason
+		want    string
+	}{
+		"what is hidden counted": {true, QuotaExceeded, unmeasured},
+		"the context shows it":   {false, QuotaExceeded, ""},
+		"it was killed":          {true, Killed, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &Process{guessed: c.guessed, spools: [2]*spool{{}, {}}}
+			if got := p.detail(Exit{Reason: c.reason}); got != c.want {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}

@@ -386,7 +386,7 @@ func TestHiddenFilesTakeWhatTheFileSystemLost(t *testing.T) {
 				g.look(t.Context(), !c.early)
 				over = over || g.known.Over
 			}
-			if over != c.want || g.known.Bytes < 10*mib+c.shows {
+			if over != c.want || g.guessed != c.want || g.known.Bytes < 10*mib+c.shows {
 				t.Errorf("got %+v", g.known)
 			}
 		})

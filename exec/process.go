@@ -44,7 +44,8 @@ type Exit struct {
 	// Code is the exit code, or 128 and the number of a signal. It means something for Exited only.
 	Code   int
 	Reason Reason
-	// Detail says what went wrong, for SandboxFailed, or otherwise why not all output was kept.
+	// Detail says what went wrong, for SandboxFailed. Otherwise it says why the quota was exceeded if the context does not show that, or why not
+	// all output was kept.
 	Detail string
 	At     time.Time
 	// CPU is the time that the command used, PeakMemory the most bytes at once; 0 if that is not known.
@@ -154,6 +155,8 @@ type Process struct {
 	before contexts.Usage
 	// free is what the context's file system had free then, in bytes.
 	free int64
+	// guessed is that of the gauge that ended the command. It is read once the gauge has ended.
+	guessed bool
 	// checkpoint is nil if there is none.
 	checkpoint Checkpoint
 }
@@ -308,11 +311,7 @@ func (p *Process) finish(exit Exit, access *contexts.Access) {
 
 // note notes the exit, here and in the record.
 func (p *Process) note(exit Exit) {
-	if exit.Reason == SandboxFailed {
-		exit.Detail = cmp.Or(exit.Detail, p.complaint())
-	} else {
-		exit.Detail = p.unkept()
-	}
+	exit.Detail = p.detail(exit)
 	if p.cmd.Pty == nil {
 		p.closeStdin()
 	}
@@ -322,6 +321,21 @@ func (p *Process) note(exit Exit) {
 	p.table.logged("the end of a command could not be recorded", p.save(p.box.first, &exit))
 	p.exit.Store(&exit)
 }
+
+// detail returns that of an exit; "" if there is nothing to say.
+func (p *Process) detail(exit Exit) string {
+	switch {
+	case exit.Reason == SandboxFailed:
+		return cmp.Or(exit.Detail, p.complaint())
+	case exit.Reason == QuotaExceeded && p.guessed:
+		return cmp.Or(p.unkept(), unmeasured)
+	}
+	return p.unkept()
+}
+
+// unmeasured is the detail of a command that exceeded the quota by what is hidden.
+const unmeasured = "a command of the context kept what ctxfs cannot measure: descriptors that wait in a socket, or more of them than it looks at. " +
+	"What the file system lost meanwhile counted as the context's, whoever wrote it"
 
 // unkept says why output could not be kept, "" if it was.
 func (p *Process) unkept() string {

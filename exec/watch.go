@@ -67,6 +67,8 @@ type gauge struct {
 	hidden int
 	// shown is what the context took when nothing was hidden last, and free what the file system had free then.
 	shown, free int64
+	// guessed says that known exceeds the quota only with what is hidden.
+	guessed bool
 }
 
 // watchQuota measures the context until ctx ends, as watch does. It pauses the command only until waiting ends.
@@ -89,6 +91,7 @@ func (p *Process) watchQuota(ctx, waiting context.Context, access *contexts.Acce
 		begun := time.Now()
 		resume := g.measure(ctx, waiting, due)
 		if grown(p.before, g.known) {
+			p.guessed = g.guessed
 			over <- QuotaExceeded
 			resume()
 			return
@@ -211,6 +214,7 @@ func (g *gauge) look(ctx context.Context, due bool) {
 		g.looks = lookEvery // the next time, too
 	}
 	now = now.Plus(g.kept.Bytes, g.kept.Entries)
+	fits := !grown(g.before, now)
 	switch {
 	case !ok:
 	case g.kept.hidden && g.hidden < hiddenLooks:
@@ -219,7 +223,7 @@ func (g *gauge) look(ctx context.Context, due bool) {
 	case looks:
 		g.shown, g.free = now.Bytes, free.Bytes
 	}
-	g.known = now
+	g.known, g.guessed = now, fits && grown(g.before, now)
 }
 
 // hold keeps the command paused until ctx ends. If it does not stop within holdTime, its programs may notice the pause.

@@ -825,7 +825,8 @@ type Exit struct {
 	Code int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
 	// Why it ended.
 	Reason ExitReason `protobuf:"varint,2,opt,name=reason,proto3,enum=ctxfs.v1.ExitReason" json:"reason,omitempty"`
-	// What went wrong, for EXIT_REASON_SANDBOX_FAILED. Otherwise why the server could not keep all output, such as a full disk; empty if it did.
+	// What went wrong, for EXIT_REASON_SANDBOX_FAILED. Otherwise why the server could not keep all output, such as a full disk, or why the quota
+	// was exceeded if the context does not show that; empty if neither applies.
 	Detail string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
 	// When it ended, in ns since the epoch.
 	EndedNs int64 `protobuf:"varint,4,opt,name=ended_ns,json=endedNs,proto3" json:"ended_ns,omitempty"`

@@ -1346,7 +1346,10 @@ export interface Exit {
   code?: number;
   /** How much CPU time the command used, in ms; 0 if it is not known. Needs a cgroup v2. */
   cpuMs?: string;
-  /** What went wrong, for EXIT_REASON_SANDBOX_FAILED. Otherwise why the server could not keep all output, such as a full disk; empty if it did. */
+  /**
+   * What went wrong, for EXIT_REASON_SANDBOX_FAILED. Otherwise why the server could not keep all output, such as a full disk, or why the quota
+   * was exceeded if the context does not show that; empty if neither applies.
+   */
   detail?: string;
   /** When it ended, in ns since the epoch. */
   endedNs?: string;

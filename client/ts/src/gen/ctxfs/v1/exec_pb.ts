@@ -443,7 +443,8 @@ export type Exit = Message<"ctxfs.v1.Exit"> & {
   reason: ExitReason;
 
   /**
-   * What went wrong, for EXIT_REASON_SANDBOX_FAILED. Otherwise why the server could not keep all output, such as a full disk; empty if it did.
+   * What went wrong, for EXIT_REASON_SANDBOX_FAILED. Otherwise why the server could not keep all output, such as a full disk, or why the quota
+   * was exceeded if the context does not show that; empty if neither applies.
    *
    * @generated from field: string detail = 3;
    */
