@@ -230,7 +230,7 @@ func (s *stopping) resume() {
 // resume continues the process, also if no descriptor is free to look at it. The signal changes nothing for a process that runs, if the number
 // is that of another one by now.
 func (p *stopped) resume() {
-	if now := startOf(p.pid); p.before || now != "" && now != p.start {
+	if now := startOf(p.pid); p.before || p.start != "" && now != "" && now != p.start {
 		return
 	}
 	_ = unix.Kill(p.pid, unix.SIGCONT) // it is this user's process, or has ended

@@ -461,3 +461,20 @@ func TestDiffReservesMemoryFirst(t *testing.T) {
 		t.Errorf("%v, asked for %d bytes; want EAGAIN, and both contents", err, asked)
 	}
 }
+
+// TestRenameResolvesBothParentsFirst compares the errors of a batch with those of rename(2).
+func TestRenameResolvesBothParentsFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, t.TempDir())
+	defer func() { _ = w.root.Close() }()
+	if err := os.WriteFile(filepath.Join(w.dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, paths := range [][2]string{{"missing", "file/a"}, {"file/a", "missing/a"}, {"missing", "missing/a"}, {"missing/a", "file/a"}, {"missing", "free"}} {
+		err := w.run([]batch.Step{{Kind: batch.Rename, Path: paths[0], Dest: paths[1]}}, func(string) {})
+		want := unix.Rename(filepath.Join(w.dir, paths[0]), filepath.Join(w.dir, paths[1]))
+		if got := fserr.CodeOf(err); got != fserr.CodeOf(want) || got == 0 {
+			t.Errorf("rename %q %q: %v, want %v", paths[0], paths[1], err, want)
+		}
+	}
+}
