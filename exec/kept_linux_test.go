@@ -93,7 +93,7 @@ func await(t *testing.T, happens <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-happens:
-	case <-time.After(waitTime): // clock: it bounds a hang
+	case <-time.After(waitTime):
 		t.Fatal("it does not happen")
 	}
 }
