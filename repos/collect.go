@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ctxfs/ctxfs/internal/statedir"
 	"github.com/ctxfs/ctxfs/review"
 )
 
@@ -109,7 +110,7 @@ func Contents(dir string) ([]string, error) {
 	}
 	var out []string
 	for _, id := range ids {
-		data, err := os.ReadFile(filepath.Join(dir, id+dirSuffix, recordName))
+		data, err := statedir.ReadFile(filepath.Join(dir, id+dirSuffix, recordName), statedir.MaxList)
 		if errors.Is(err, fs.ErrNotExist) { // it was discarded meanwhile, or is damaged
 			continue
 		}

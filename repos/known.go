@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ctxfs/ctxfs/internal/statedir"
 	"github.com/ctxfs/ctxfs/review"
 )
 
@@ -42,7 +43,7 @@ func (r *Repos) scan(ctx context.Context) error {
 	}
 	for _, id := range ids {
 		of := filepath.Join(r.dirOf(id), contextName)
-		data, err := os.ReadFile(of)
+		data, err := statedir.ReadFile(of, statedir.MaxRecord)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			r.cfg.Log.Warn("it cannot be read which context a staged commit is of", zap.String("staged", id), zap.Error(err))
 		}
@@ -57,7 +58,7 @@ func (r *Repos) scan(ctx context.Context) error {
 			continue // staged has noted it
 		}
 		if r.note(s); string(data) != s.Context {
-			if err := os.WriteFile(of, []byte(s.Context), 0o600); err != nil {
+			if err := statedir.WriteFile(of, []byte(s.Context), 0o600); err != nil {
 				return err
 			}
 		}

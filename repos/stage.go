@@ -16,6 +16,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/git"
 	"github.com/ctxfs/ctxfs/internal/durable"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 	"github.com/ctxfs/ctxfs/review"
 )
 
@@ -403,7 +404,7 @@ func (r *Repos) publish(ctx context.Context, local *git.Local, draft *git.Draft,
 	if err := showDiffs(ctx, bare, out); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, contextName), []byte(out.Context), 0o600); err != nil {
+	if err := statedir.WriteFile(filepath.Join(dir, contextName), []byte(out.Context), 0o600); err != nil {
 		return err
 	}
 	if err := r.write(dir, out); err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/git"
 	"github.com/ctxfs/ctxfs/internal/durable"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 	"github.com/ctxfs/ctxfs/review"
 )
 
@@ -166,7 +167,7 @@ func (e *damagedError) Unwrap() error { return e.err }
 
 // load reads the record in a staged commit's directory. Without the directory it fails with fs.ErrNotExist.
 func load(dir string) (*Staged, error) {
-	data, err := os.ReadFile(filepath.Join(dir, recordName))
+	data, err := statedir.ReadFile(filepath.Join(dir, recordName), statedir.MaxList)
 	if err == nil {
 		s := &Staged{}
 		if err = json.Unmarshal(data, s); err == nil && s.Format == stagedFormat {

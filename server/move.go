@@ -12,6 +12,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/internal/durable"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 	"github.com/ctxfs/ctxfs/metadata"
 	"github.com/ctxfs/ctxfs/metadata/postgres"
 	"github.com/ctxfs/ctxfs/metadata/sqlite"
@@ -146,7 +147,7 @@ func lockFile(path string, l contexts.Layout) (release func() error, err error) 
 	if _, err := os.Stat(lock); err != nil || filepath.Dir(path) == l.State {
 		return func() error { return nil }, nil //nolint:nilerr // no server can be there, or this process has the lock
 	}
-	f := flock.New(lock, flock.SetPermissions(0o600))
+	f := flock.New(lock, flock.SetPermissions(0o600), flock.SetFlag(statedir.LockFlags))
 	ok, err := f.TryLock()
 	if err == nil && !ok {
 		err = &stateError{fmt.Errorf("a server uses %s: stop it first", path), ExitBusy}

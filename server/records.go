@@ -16,6 +16,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/internal/durable"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 	"github.com/ctxfs/ctxfs/metadata"
 	"github.com/ctxfs/ctxfs/metadata/postgres"
 	"github.com/ctxfs/ctxfs/metadata/sqlite"
@@ -70,7 +71,7 @@ func checkMoved(ctx context.Context, cfg Config, l contexts.Layout) error {
 	if err != nil {
 		return &ConfigError{Key: "metadata", Problem: err.Error()}
 	}
-	noted, err := os.ReadFile(l.Records)
+	noted, err := statedir.ReadFile(l.Records, statedir.MaxRecord)
 	switch {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("read where the records are: %w", err)
@@ -94,7 +95,7 @@ func checkSame(ctx context.Context, at *postgres.Address, noted string, l contex
 	if err != nil {
 		return coded(err)
 	}
-	if own, _ := os.ReadFile(l.Identity); r.Directory != "" && r.Directory == strings.TrimSpace(string(own)) {
+	if own, _ := statedir.ReadFile(l.Identity, statedir.MaxRecord); r.Directory != "" && r.Directory == strings.TrimSpace(string(own)) {
 		return nil // the same database by another name
 	}
 	return &stateError{elsewhere(l, noted, at), ExitFormat}
@@ -266,7 +267,7 @@ var identity = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 // identityOf returns the ID of the contexts directory, and makes one if there is none.
 func identityOf(l contexts.Layout) (string, error) {
-	data, err := os.ReadFile(l.Identity)
+	data, err := statedir.ReadFile(l.Identity, statedir.MaxRecord)
 	id := strings.TrimSpace(string(data))
 	switch {
 	case err == nil && !identity.MatchString(id):
@@ -284,7 +285,7 @@ func identityOf(l contexts.Layout) (string, error) {
 
 // epochOf returns the highest epoch that a server of the directory has noted, 0 if none has.
 func epochOf(l contexts.Layout) (int64, error) {
-	data, err := os.ReadFile(l.Epoch)
+	data, err := statedir.ReadFile(l.Epoch, statedir.MaxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
@@ -320,14 +321,14 @@ func ExamineRecords(ctx context.Context, cfg Config, l contexts.Layout) *Records
 	if err != nil {
 		return bad("%v", err)
 	}
-	if noted, err := os.ReadFile(l.Records); err == nil && r.Directory == "" && strings.TrimSpace(string(noted)) != at.String() {
+	if noted, err := statedir.ReadFile(l.Records, statedir.MaxRecord); err == nil && r.Directory == "" && strings.TrimSpace(string(noted)) != at.String() {
 		return bad("%v", elsewhere(l, strings.TrimSpace(string(noted)), at))
 	}
 	text := fmt.Sprintf("%s, PostgreSQL %s: ", at, r.Version)
 	if !r.Made {
 		return &RecordsFinding{Text: text + "no tables yet; 'ctxfs serve' makes them"}
 	}
-	id, _ := os.ReadFile(l.Identity) // without one, no server has used a database yet
+	id, _ := statedir.ReadFile(l.Identity, statedir.MaxRecord) // without one, no server has used a database yet
 	if own := strings.TrimSpace(string(id)); r.Directory != "" && own != r.Directory {
 		return bad("%shas the records of the contexts directory %s of host %s: give this one a schema of its own (search_path=NAME in --metadata)", text, r.Path, r.Host)
 	}

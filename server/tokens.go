@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/ctxfs/ctxfs/internal/durable"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // The prefixes distinguish the server's own tokens from a panel's, for people and for secret scanners.
@@ -67,10 +68,10 @@ func readTokenFile(path string, allowed fs.FileMode) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if !st.Mode().IsRegular() || tooOpen(st, allowed) {
+	if st.Mode().IsRegular() && tooOpen(st, allowed) {
 		return "", fmt.Errorf("%s is open to others (mode %04o): remove it, and the next start creates a new token", path, st.Mode().Perm())
 	}
-	data, err := os.ReadFile(path)
+	data, err := statedir.ReadFile(path, statedir.MaxRecord)
 	if err != nil {
 		return "", fmt.Errorf("read a token: %w", err)
 	}

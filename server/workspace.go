@@ -76,7 +76,7 @@ const claimPoll = 10 * time.Millisecond
 
 // takeClaim locks the workspace. It returns an *AlreadyServedError when another server has locked it.
 func takeClaim(ctx context.Context, l contexts.Layout) (*claim, error) {
-	lock := flock.New(filepath.Join(l.Locks, serverLock), flock.SetPermissions(0o600))
+	lock := flock.New(filepath.Join(l.Locks, serverLock), flock.SetPermissions(0o600), flock.SetFlag(statedir.LockFlags))
 	if err := lockOrRefuse(ctx, lock, l); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -130,7 +130,7 @@ func servedBy(l contexts.Layout) error {
 }
 
 func readRecord(path string) (Record, error) {
-	data, err := os.ReadFile(path)
+	data, err := statedir.ReadFile(path, statedir.MaxRecord)
 	if err != nil {
 		return Record{}, err
 	}

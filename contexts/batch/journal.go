@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // journalName is the file of a context's journal, in a directory that the context has alone.
@@ -138,7 +140,7 @@ func (j *journal) keep() { _ = j.file.Close() } // what was written is in the ke
 func openJournal(dir string) (*journal, record, error) {
 	var r record
 	name := filepath.Join(dir, journalName)
-	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	f, err := statedir.OpenFile(name, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, r, nil
 	}

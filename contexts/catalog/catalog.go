@@ -23,6 +23,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/durable"
 	"github.com/ctxfs/ctxfs/internal/recent"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
@@ -405,7 +406,7 @@ func (c *Catalog) keepManifest(id ID, from string) error {
 	if os.Link(from, file) == nil {
 		return nil
 	}
-	data, err := os.ReadFile(from)
+	data, err := statedir.ReadFile(from, statedir.MaxList)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ctxfs/ctxfs/internal/statedir"
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
@@ -74,7 +75,7 @@ func (c *Catalog) eachFolder(see func(name string)) error {
 }
 
 func eachName(path string, see func(name string)) error {
-	dir, err := os.Open(path)
+	dir, err := os.OpenFile(path, os.O_RDONLY|statedir.Flags, 0)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/durable"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // StateFormat is the format of the state directory that this version reads and writes.
@@ -216,13 +217,17 @@ func (l Layout) Make(version string) error {
 const ignoreContexts = "/*\n"
 
 // admitSearches replaces the "*" of an earlier version. It writes in place, in one call and without truncation, so that it works on a
-// full disk and a kill leaves one of the two. A file that a person changed stays.
+// full disk and a kill leaves one of the two. A file that a person changed stays. So does anything but a file, such as a link.
 func (l Layout) admitSearches(name string) error {
 	path := filepath.Join(l.Dir, name)
-	if data, err := os.ReadFile(path); err != nil || string(data) != "*\n" {
+	data, err := statedir.ReadFile(path, statedir.MaxRecord)
+	if _, other := errors.AsType[*statedir.NotPlainError](err); other || err == nil && string(data) != "*\n" {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	f, err := statedir.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -282,7 +287,7 @@ func writeMissing(path, content string) error {
 }
 
 func (l Layout) checkFormat(version string) error {
-	data, err := os.ReadFile(l.Format)
+	data, err := statedir.ReadFile(l.Format, statedir.MaxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -310,6 +315,9 @@ func (l Layout) checkFormat(version string) error {
 // cannotCreate explains why the state cannot be written, and the remedy. It names the owner of the directory that refused,
 // because containers and shared machines often get that wrong.
 func (l Layout) cannotCreate(path string, err error) error {
+	if _, other := errors.AsType[*statedir.NotPlainError](err); other {
+		return err
+	}
 	code := fserr.CodeOf(err)
 	switch code {
 	case fserr.EACCES, fserr.EPERM:

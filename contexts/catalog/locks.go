@@ -13,6 +13,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // Locks keeps apart the processes that serve one workspace. A lock is released at the latest when its holder dies. Locks are
@@ -66,7 +67,7 @@ var _ Locks = FileLocks{}
 func (l FileLocks) path(name string) string { return filepath.Join(l.Dir, name) }
 
 func (l FileLocks) file(name string) *flock.Flock {
-	return flock.New(l.path(name), flock.SetPermissions(0o600))
+	return flock.New(l.path(name), flock.SetPermissions(0o600), flock.SetFlag(statedir.LockFlags))
 }
 
 // Share implements Locks.
@@ -132,7 +133,9 @@ func IsDirectoryLocked(dir string) bool {
 	return err == nil && !ok
 }
 
-func directoryLock(dir string) *flock.Flock { return flock.New(dir, flock.SetFlag(os.O_RDONLY)) }
+func directoryLock(dir string) *flock.Flock {
+	return flock.New(dir, flock.SetFlag(os.O_RDONLY|statedir.Flags))
+}
 
 // errLocked reports that another process holds a lock.
 var errLocked = &fserr.Error{Op: "flock", Code: fserr.EAGAIN, Err: fserr.EAGAIN}

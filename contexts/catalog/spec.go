@@ -16,6 +16,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/zones"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/durable"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // Spec says what a context is made of. It does not change after the context was seeded. Forks have that of the context that they were
@@ -159,7 +160,7 @@ func list(names []string) string {
 
 // Spec reads what a context is made of. A context without a file is of the zero Spec.
 func (c *Catalog) Spec(id ID) (s Spec, err error) {
-	data, err := os.ReadFile(c.Layout.Spec(id))
+	data, err := statedir.ReadFile(c.Layout.Spec(id), statedir.MaxList)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}
@@ -204,7 +205,7 @@ func (c *Catalog) KeepSpec(id ID, s Spec) error {
 	}
 	// An ID does not begin with a dot, and its lock is held.
 	staged := c.Layout.Spec("." + id)
-	err := os.WriteFile(staged, text.Bytes(), 0o600)
+	err := statedir.WriteFile(staged, text.Bytes(), 0o600)
 	if err == nil {
 		err = durable.Tree(staged)
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // A deletion renames, makes a directory and a lock, and changes records. On a full disk it therefore needs some blocks and
@@ -52,7 +53,7 @@ func (r Reserve) Keep() error {
 	n := 0
 	for ; err == nil && n < reserveFiles; n++ {
 		if !r.made(n) {
-			err = os.WriteFile(r.file(n), make([]byte, reserveFileSize), 0o600)
+			err = statedir.WriteFile(r.file(n), make([]byte, reserveFileSize), 0o600)
 		}
 	}
 	if err == nil && IsFull(r.Dir) {

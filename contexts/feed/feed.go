@@ -34,6 +34,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/durable"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 const (
@@ -247,7 +248,7 @@ func (f *Feed) open(begin bool) error {
 	if f.broken {
 		return f.again(begin, errors.New("a change could not be recorded"))
 	}
-	name, err := os.ReadFile(filepath.Join(f.dir, nameFile))
+	name, err := statedir.ReadFile(filepath.Join(f.dir, nameFile), statedir.MaxRecord)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return f.begin(begin)
@@ -257,7 +258,7 @@ func (f *Feed) open(begin bool) error {
 	if string(name) != f.named(strings.SplitN(string(name), " ", 2)[0]) {
 		return f.again(begin, errors.New("it is a copy, such as of a backup"))
 	}
-	left, err := os.ReadFile(filepath.Join(f.dir, openFile))
+	left, err := statedir.ReadFile(filepath.Join(f.dir, openFile), statedir.MaxRecord)
 	marked := err == nil
 	killed := marked && !f.resting
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -317,7 +318,7 @@ func (f *Feed) begin(wanted bool) (err error) {
 		err = f.mark()
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(f.dir, nameFile+".new"), []byte(f.named(name)), 0o600)
+		err = statedir.WriteFile(filepath.Join(f.dir, nameFile+".new"), []byte(f.named(name)), 0o600)
 	}
 	if err == nil {
 		err = os.Rename(filepath.Join(f.dir, nameFile+".new"), filepath.Join(f.dir, nameFile))
@@ -332,7 +333,7 @@ func (f *Feed) begin(wanted bool) (err error) {
 
 // mark says on disk that a server may append in this boot, before the first append.
 func (f *Feed) mark() error {
-	file, err := os.OpenFile(filepath.Join(f.dir, openFile), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	file, err := statedir.OpenFile(filepath.Join(f.dir, openFile), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/ctxfs/ctxfs/internal/durable"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 const (
@@ -84,7 +85,7 @@ func (l *log) list() error {
 // resume opens the last segment and finds its end.
 func (l *log) resume() (err error) {
 	last := &l.segments[len(l.segments)-1]
-	if l.file, err = os.OpenFile(l.path(last.first), os.O_RDWR|os.O_APPEND, 0); err != nil {
+	if l.file, err = statedir.OpenFile(l.path(last.first), os.O_RDWR|os.O_APPEND, 0); err != nil {
 		return err
 	}
 	l.next = last.first
@@ -159,7 +160,7 @@ func (l *log) flush() error {
 		if l.segments[i+1].first <= l.written || l.written == 0 {
 			continue
 		}
-		file, err := os.Open(l.path(s.first))
+		file, err := statedir.OpenFile(l.path(s.first), os.O_RDONLY, 0)
 		if err == nil {
 			err = errors.Join(file.Sync(), file.Close())
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // readAhead is how much of a segment a Reader reads at a time, in bytes.
@@ -188,7 +189,7 @@ func (r *Reader) record(first uint64) ([]byte, error) {
 func (r *Reader) seek(first uint64) (err error) {
 	r.Close()
 	path := (&log{dir: r.f.dir}).path(first)
-	if r.file, err = os.Open(path); err != nil {
+	if r.file, err = statedir.OpenFile(path, os.O_RDONLY, 0); err != nil {
 		return err
 	}
 	r.first, r.ahead = first, bufio.NewReaderSize(r.file, readAhead)

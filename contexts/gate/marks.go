@@ -15,6 +15,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // markSuffix ends the name of the mark of an open context, an empty file among the locks. A process removes its marks when it
@@ -104,7 +105,7 @@ func (m *marks) isLeft(id catalog.ID) bool {
 
 // add marks a context. It makes the mark anew each time: another process may have removed it with an earlier context of this ID.
 func (m *marks) add(id catalog.ID) error {
-	f, err := os.OpenFile(m.path(id), os.O_WRONLY|os.O_CREATE, 0o600)
+	f, err := statedir.OpenFile(m.path(id), os.O_WRONLY|os.O_CREATE, 0o600)
 	if err == nil {
 		err = f.Close()
 	}

@@ -32,6 +32,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/template"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/durable"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // Names within a layer's directory.
@@ -473,7 +474,7 @@ func (s *Store) MarkStale(l *Layer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.current, func(_ string, current *Layer) bool { return current != nil && current.Digest == l.Digest })
-	if err := os.WriteFile(filepath.Join(l.Dir, staleName), nil, 0o600); err != nil {
+	if err := statedir.WriteFile(filepath.Join(l.Dir, staleName), nil, 0o600); err != nil {
 		return fmt.Errorf("mark layer %s stale: %w", l.Digest, err)
 	}
 	return nil

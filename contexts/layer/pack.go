@@ -22,6 +22,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/durable"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 	"github.com/ctxfs/ctxfs/internal/xattr"
 )
 
@@ -240,7 +241,7 @@ func (s *Store) DropPack(digest string) error {
 // Unpack fills folder, an empty directory that no other program uses, from a packed layer. The folder is then what a copy of the layer's
 // tree would be. Unpack fails with fs.ErrNotExist, and changes nothing, if the layer is no longer packed.
 func (s *Store) Unpack(ctx context.Context, l *Layer, folder string, opts UnpackOptions) error {
-	pack, err := os.Open(filepath.Join(l.Dir, packName))
+	pack, err := statedir.OpenFile(filepath.Join(l.Dir, packName), os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -262,7 +263,7 @@ func (s *Store) Unpack(ctx context.Context, l *Layer, folder string, opts Unpack
 }
 
 func readPackIndex(file string) (index packIndex, err error) {
-	f, err := os.Open(file)
+	f, err := statedir.OpenFile(file, os.O_RDONLY, 0)
 	if err != nil {
 		return index, err
 	}

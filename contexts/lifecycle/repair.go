@@ -17,6 +17,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/layer"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
@@ -271,7 +272,7 @@ func lostStates(l catalog.Layout, mounters []driver.Mounter) []lostState {
 			for _, e := range entries {
 				var r snapshotRecord
 				dir := l.Snapshot(id, e.Name())
-				data, err := os.ReadFile(filepath.Join(dir, snapshotFile))
+				data, err := statedir.ReadFile(filepath.Join(dir, snapshotFile), statedir.MaxRecord)
 				if err == nil && json.Unmarshal(data, &r) == nil && r.Driver == d.Name() {
 					add(d, fmt.Sprintf("snapshot %s of %s", e.Name(), id), "", filepath.Join(dir, snapshotData))
 				}

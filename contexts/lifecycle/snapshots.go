@@ -22,6 +22,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/durable"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
@@ -145,7 +146,7 @@ func (s *snapshots) take(ctx context.Context, rec metadata.Context, name string,
 		}
 		text, err := json.Marshal(out)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, snapshotFile), append(text, '\n'), 0o600)
+			err = statedir.WriteFile(filepath.Join(dir, snapshotFile), append(text, '\n'), 0o600)
 		}
 		if err == nil {
 			err = durable.MkdirAll(s.cat.Layout.SnapshotsOf(id), 0o700)
@@ -238,7 +239,7 @@ func (s *snapshots) read(id catalog.ID, name string) (snapshotRecord, error) {
 
 // readSnapshot reads the record of the snapshot in dir.
 func readSnapshot(dir string) (r snapshotRecord, err error) {
-	data, err := os.ReadFile(filepath.Join(dir, snapshotFile))
+	data, err := statedir.ReadFile(filepath.Join(dir, snapshotFile), statedir.MaxRecord)
 	if err == nil && (json.Unmarshal(data, &r) != nil || r.Format != snapshotFormat) {
 		err = &fserr.Error{
 			Code: fserr.EIO, Kind: fserr.KindContext,

@@ -19,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // Entry is one file, directory or link as it was in the workspace.
@@ -275,7 +276,7 @@ func ReadManifestHead(file string) (*Manifest, error) {
 }
 
 func readManifest(file string, rest func(*Manifest, *json.Decoder) error) (*Manifest, error) {
-	f, err := os.Open(file)
+	f, err := statedir.OpenFile(file, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // Mark says that the file with this inode and ctime is equal to an entry of a manifest. A program inside a context can set neither; it can
@@ -163,7 +164,7 @@ const markSize = 16
 
 // ReadMarks reads marks of a layer's copy, nil if there are none that can be used.
 func ReadMarks(file, digest string) Marks {
-	data, err := os.ReadFile(file)
+	data, err := statedir.ReadFile(file, statedir.MaxList)
 	if err != nil {
 		return nil
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/durable"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // BuildOptions of NewBuilder. The directories exist, on one file system.
@@ -108,7 +109,7 @@ func (b *Builder) lock(ctx context.Context, hash string) (release func(), err er
 }
 
 func (b *Builder) lockFile(hash string) *flock.Flock {
-	return flock.New(filepath.Join(b.opts.Locks, LockPrefix+hash+".lock"), flock.SetPermissions(0o600))
+	return flock.New(filepath.Join(b.opts.Locks, LockPrefix+hash+".lock"), flock.SetPermissions(0o600), flock.SetFlag(statedir.LockFlags))
 }
 
 func held(f *flock.Flock, ok bool, err error) (release func(), _ error) {

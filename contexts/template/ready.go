@@ -14,6 +14,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // Names within a template layer's directory. A layer without its ready file does not count as built.
@@ -57,7 +58,7 @@ type readyFile struct {
 // counts as missing: the layer is built again.
 func load(layers, hash string) (*Built, error) {
 	dir := filepath.Join(layers, hash)
-	data, err := os.ReadFile(filepath.Join(dir, readyName))
+	data, err := statedir.ReadFile(filepath.Join(dir, readyName), statedir.MaxList)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // a missing layer is no failure
 	}

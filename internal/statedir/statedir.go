@@ -126,7 +126,7 @@ func (d *Dir) ReadFile(name string, limit int64, secret bool) (data []byte, err 
 	if !st.Mode().IsRegular() {
 		return nil, file.untidy("a regular file")
 	}
-	f, err := d.root.OpenFile(name, os.O_RDONLY|nonblock, 0)
+	f, err := d.root.OpenFile(name, os.O_RDONLY|Flags, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -152,3 +152,86 @@ func (d *Dir) ReadFile(name string, limit int64, secret bool) (data []byte, err 
 	}
 	return io.ReadAll(io.LimitReader(f, limit))
 }
+
+// NotPlainError reports that a file of a server's own is no plain file, or is too large.
+type NotPlainError struct {
+	Path string
+	// Is describes what is there.
+	Is string
+}
+
+// Error names the file and the remedy.
+func (e *NotPlainError) Error() string {
+	return fmt.Sprintf("%s is not the file that ctxfs wrote (%s): remove it, or put the file itself in its place", e.Path, e.Is)
+}
+
+// kinds are the words for what may be in the place of a file.
+var kinds = map[fs.FileMode]string{
+	fs.ModeDir: "a directory", fs.ModeSymlink: "a link", fs.ModeNamedPipe: "a FIFO", fs.ModeSocket: "a socket",
+}
+
+func plain(path string, st fs.FileInfo) error {
+	if st.Mode().IsRegular() {
+		return nil
+	}
+	kind := kinds[st.Mode().Type()]
+	if kind == "" {
+		kind = "a device"
+	}
+	return &NotPlainError{path, kind}
+}
+
+// OpenFile is os.OpenFile for a regular file in a directory whose owner may be another user. It follows no link in the place of the file
+// and never waits. It fails with a *NotPlainError for anything but a regular file.
+func OpenFile(path string, flag int, perm fs.FileMode) (*os.File, error) {
+	if st, err := os.Lstat(path); err == nil {
+		if err := plain(path, st); err != nil {
+			return nil, err
+		}
+	}
+	f, err := os.OpenFile(path, flag|Flags, perm)
+	if err != nil {
+		return nil, err
+	}
+	st, err := f.Stat() // the owner may have exchanged the file since
+	if err == nil {
+		err = plain(path, st)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// ReadFile reads a file that OpenFile opens. It fails with a *NotPlainError if the file has more than limit bytes.
+func ReadFile(path string, limit int64) (data []byte, err error) {
+	f, err := OpenFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	data, err = io.ReadAll(io.LimitReader(f, limit+1))
+	if int64(len(data)) > limit {
+		return nil, &NotPlainError{path, fmt.Sprintf("it has more than %d bytes", limit)}
+	}
+	return data, err
+}
+
+// WriteFile is os.WriteFile for a file that OpenFile opens.
+func WriteFile(path string, data []byte, perm fs.FileMode) error {
+	f, err := OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}
+
+// Bounds of files in the state directory, in bytes: of one that names something, and of one that lists files.
+const (
+	MaxRecord = 64 << 10
+	MaxList   = 1 << 30
+)
+
+// LockFlags are the flags for opening the file of a lock.
+const LockFlags = os.O_CREATE | os.O_RDONLY | Flags

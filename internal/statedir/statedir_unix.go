@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// nonblock opens a FIFO at once.
-const nonblock = syscall.O_NONBLOCK
+// Flags make an open follow no link in the place of the file, and open a FIFO at once.
+const Flags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
 // Owner returns the user ID of a file's owner. It reports false where files have none.
 func Owner(st fs.FileInfo) (uid int, ok bool) {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
+
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 //go:embed migrations/*.sql
@@ -115,7 +117,7 @@ func (v versions) ListMigrations(ctx context.Context, db database.DBTxConn) (lis
 // absent or empty file, and would make an absent one readable by everyone.
 func backup(ctx context.Context, db *sql.DB, dest string) (err error) {
 	temp := dest + ".tmp"
-	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := statedir.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 
 	_ "modernc.org/sqlite" // the database/sql driver "sqlite"
 
+	"github.com/ctxfs/ctxfs/internal/statedir"
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
@@ -95,7 +96,7 @@ func refuseLinks(path string) error {
 // prepareFile makes the file with mode 0600 before SQLite would make it with the
 // umask's; SQLite gives its -wal and -shm files the mode of the database.
 func prepareFile(path string) (existed bool, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := statedir.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return false, err
 	}

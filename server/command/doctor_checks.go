@@ -12,6 +12,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 	"github.com/ctxfs/ctxfs/review"
 	"github.com/ctxfs/ctxfs/server"
 )
@@ -116,7 +117,7 @@ func (x *examination) disk() {
 }
 
 func (x *examination) state() {
-	data, err := os.ReadFile(x.layout.Format)
+	data, err := statedir.ReadFile(x.layout.Format, statedir.MaxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		x.say(markOK, "state", "none yet; 'ctxfs serve' makes %s", x.layout.Dir)
 		return
@@ -209,7 +210,11 @@ func (x *examination) private() {
 }
 
 func (x *examination) socket() {
-	data, err := os.ReadFile(x.layout.ServerJSON)
+	data, err := statedir.ReadFile(x.layout.ServerJSON, statedir.MaxRecord)
+	if _, other := errors.AsType[*statedir.NotPlainError](err); other {
+		x.say(markFail, "socket", "%v", err)
+		return
+	}
 	if err != nil {
 		x.say(markOK, "socket", "no server runs here")
 		return

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/term"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // stopSignals are the signals that ask a program to stop. A terminal sends SIGHUP when it is closed. SIGHUP stays ignored in
@@ -110,7 +112,7 @@ func exitCode(s *os.ProcessState) int {
 // hostToken presents the host token, which a server with host-auth=token requires on its socket too.
 func hostToken(file string) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		if secret, err := os.ReadFile(file); err == nil {
+		if secret, err := statedir.ReadFile(file, statedir.MaxRecord); err == nil {
 			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+strings.TrimSpace(string(secret)))
 		}
 		return invoke(ctx, method, req, reply, cc, opts...)

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ctxfs/ctxfs/console"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 	"github.com/ctxfs/ctxfs/server"
 )
 
@@ -133,7 +134,7 @@ func openLog(cfg server.Config, version string) (log *os.File, end int64, err er
 		err = l.Make(version)
 	}
 	if err == nil {
-		log, err = os.OpenFile(filepath.Join(l.State, logName), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+		log, err = statedir.OpenFile(filepath.Join(l.State, logName), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	}
 	if err == nil {
 		end, err = log.Seek(0, io.SeekEnd)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -80,5 +81,69 @@ func TestRootServesAnothersWorkspace(t *testing.T) {
 	}
 	if code, err := once("CTXFS_TRUST_DIR=/elsewhere," + contexts); code != 0 {
 		t.Errorf("with state that is trusted: exit %d, %v", code, err)
+	}
+}
+
+// TestStateOfAnotherKind serves a contexts directory that was named as trusted, in which something else is in the place of a file. No command
+// waits for it, or reads or changes a file that a link leads to. The test starts servers, so it takes more than two seconds.
+func TestStateOfAnotherKind(t *testing.T) {
+	t.Parallel()
+	const secret = "SECRET-of-another-user-with-more-than-32-characters"
+	kinds := map[string]func(path, victim string) error{
+		"FIFO": func(path, _ string) error { return unix.Mkfifo(path, 0o600) },
+		"link": func(path, victim string) error { return os.Symlink(victim, path) },
+	}
+	for _, name := range []string{
+		".gitignore", "FORMAT", "server.json", "host.token", "directory.id", "epoch", "records", "ctxfs.db", "server.log", "locks/server.lock", "reserve/0", "copy", "overlay",
+	} {
+		for kind, put := range kinds {
+			t.Run(name+" is a "+kind, func(t *testing.T) {
+				t.Parallel()
+				ws := t.TempDir()
+				contexts := filepath.Join(ws, ".contexts")
+				path := filepath.Join(contexts, ".ctxfs", name)
+				if name == ".gitignore" {
+					path = filepath.Join(contexts, name)
+				}
+				victim := filepath.Join(t.TempDir(), "victim")
+				must := func(err error) {
+					t.Helper()
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				must(os.WriteFile(victim, []byte(secret), 0o600))
+				must(os.MkdirAll(filepath.Join(contexts, ".ctxfs"), 0o700))
+				must(os.MkdirAll(filepath.Dir(path), 0o700))
+				must(put(path, victim))
+				if os.Geteuid() == 0 {
+					for _, p := range []string{contexts, filepath.Join(contexts, ".ctxfs"), path} {
+						must(os.Lchown(p, 1000, 1000))
+					}
+				}
+				for _, args := range [][]string{{"doctor"}, {"run", "--", "true"}} {
+					ended := make(chan string, 1)
+					go func() {
+						_, out, errs, err := run(t, append(os.Environ(), "CTXFS_TRUST_DIR="+contexts),
+							slices.Concat(args[:1], []string{"--workspace", ws, "--disk-reserve", "0"}, args[1:])...)
+						if err != nil {
+							errs += err.Error()
+						}
+						ended <- out + errs
+					}()
+					select {
+					case text := <-ended:
+						if strings.Contains(text, "SECRET") {
+							t.Errorf("%s printed the file outside: %s", args[0], text)
+						}
+					case <-time.After(patience):
+						t.Fatalf("%s waits", args[0])
+					}
+				}
+				if data, err := os.ReadFile(victim); err != nil || string(data) != secret {
+					t.Errorf("the file outside: %q, %v", data, err)
+				}
+			})
+		}
 	}
 }
