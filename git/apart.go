@@ -193,6 +193,9 @@ func (b *Bare) failed(err error) error {
 	if err == nil {
 		return nil
 	}
+	if Obstacle(err) != nil {
+		return b.repo.broken(err)
+	}
 	return &fserr.Error{
 		Code: fserr.CodeOf(err), Err: err, Detail: fmt.Sprintf("the staged commit cannot be read: its objects or those of repository %q are missing", b.repo.shown),
 		Hint: "is it a shallow or partial clone? git fetch --unshallow, or git fsck",

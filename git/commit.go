@@ -192,7 +192,7 @@ func (d *Draft) onBranch(branch string) error {
 			continue
 		}
 		for name, prefix := range map[string]string{"HEAD": "ref: ", "rebase-merge/head-name": "", "rebase-apply/head-name": ""} {
-			if data, err := os.ReadFile(filepath.Join(dir, name)); err == nil && strings.TrimSpace(string(data)) == prefix+d.Ref {
+			if data, err := readPlain(filepath.Join(dir, name), maxLine); err == nil && strings.TrimSpace(string(data)) == prefix+d.Ref {
 				return &fserr.Error{
 					Code: fserr.EINVAL, Detail: fmt.Sprintf("branch %q of repository %q is checked out", branch, l.shown),
 					Hint: "name another branch, or commit to what is checked out (--commit)",
@@ -406,6 +406,9 @@ var protect = []string{"core.protectHFS=true", "core.protectNTFS=true", "core.fs
 func (d *Draft) failed(err error) error {
 	if err == nil {
 		return nil
+	}
+	if Obstacle(err) != nil {
+		return d.repo.broken(err)
 	}
 	return &fserr.Error{Code: fserr.CodeOf(err), Detail: fmt.Sprintf("git failed in repository %q", d.repo.shown), Hint: "try git fsck in it", Err: err}
 }

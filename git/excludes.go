@@ -186,6 +186,9 @@ func notConfigured(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	if o := Obstacle(err); o != nil {
+		return o
+	}
 	return &fserr.Error{
 		Code: fserr.EIO, Err: err, Detail: "git cannot read the configuration of the repository or of the server's user",
 		Hint: "'git config --list' in the repository says what is wrong",

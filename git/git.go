@@ -43,7 +43,7 @@ type FS interface {
 	Realpath(p string) (string, error)
 	// IsDir reports whether p, with links followed, is a directory. It fails with ENOENT if nothing is there.
 	IsDir(p string) (bool, error)
-	// Open opens a regular file for reading, and never blocks. It fails with ENOENT for a directory.
+	// Open opens a regular file for reading, and never blocks. It fails with ENOENT for a directory, and with NotPlain for anything else.
 	Open(p string) (io.ReadCloser, error)
 	// Types calls fn with the type bits of every entry below dir, at most depth levels down, without following links.
 	Types(ctx context.Context, dir string, depth int, fn func(fs.FileMode) error) error

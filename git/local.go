@@ -52,6 +52,9 @@ func (l *Local) find(p string) (err error) {
 	if l.objects, err = l.real(path.Join(l.common, "objects")); err != nil {
 		return err
 	}
+	if err := checkPlain(filepath.Join(l.tree.Dir(), filepath.FromSlash(l.path))); err != nil { // git reads its configuration from elsewhere too
+		return err
+	}
 	return l.noReftable()
 }
 
@@ -61,6 +64,9 @@ func (l *Local) Path() string { return l.path }
 // broken reports that the repository cannot be used.
 func (l *Local) broken(err error) error {
 	code, detail, hint := fserr.Parts(err)
+	if o := Obstacle(err); o != nil {
+		detail, hint = o.Detail, o.Hint
+	}
 	return &fserr.Error{Code: code, Err: err, Hint: hint, Detail: fmt.Sprintf("repository %q cannot be read: %s", l.shown, detail)}
 }
 

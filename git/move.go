@@ -93,7 +93,7 @@ func (d *Draft) Index(ctx context.Context) (map[string]File, error) {
 
 // readIndex returns nil if there is no index.
 func (l *Local) readIndex() ([]byte, error) {
-	data, err := os.ReadFile(filepath.Join(l.gitDirPath(), "index"))
+	data, err := readPlain(filepath.Join(l.gitDirPath(), "index"), maxGitFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -30,7 +29,7 @@ func (l *Local) Branches(ctx context.Context) ([]Branch, error) {
 	}
 	heads := map[string]bool{}
 	for _, dir := range dirs {
-		if data, err := os.ReadFile(filepath.Join(dir, "HEAD")); err == nil { // a linked working tree may be half removed
+		if data, err := readPlain(filepath.Join(dir, "HEAD"), maxLine); err == nil { // a linked working tree may be half removed
 			heads[strings.TrimSpace(strings.TrimPrefix(string(data), "ref: "))] = true
 		}
 	}

@@ -141,7 +141,7 @@ func (s *scratch) remote(at site) runner {
 	return runner{s.dir, fixed, append(env, at.env()...)}
 }
 
-// command prepares a git that is killed, with the processes it started, when ctx ends.
+// command prepares a git that is killed, with the processes it started, when ctx ends. It does not start where a file would keep it waiting.
 func (r runner) command(ctx context.Context, args ...string) *exec.Cmd {
 	var all []string
 	for _, kv := range r.config {
@@ -149,6 +149,9 @@ func (r runner) command(ctx context.Context, args ...string) *exec.Cmd {
 	}
 	cmd := exec.CommandContext(ctx, "git", append(all, args...)...)
 	cmd.Dir, cmd.Env = r.dir, r.env
+	if cmd.Err == nil {
+		cmd.Err = checkPlain(r.dir)
+	}
 	cmd.WaitDelay = 2 * time.Second
 	isolate(cmd)
 	return cmd

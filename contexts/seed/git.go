@@ -25,6 +25,9 @@ type selected map[string]bool
 // list asks git which files of a repository are selected, at or below some paths in it; none means all.
 func list(ctx context.Context, src Source, repo string, sel Selection, below []string) (selected, error) {
 	names, err := git.ListFiles(ctx, src.path(repo), sel == SelectUnignored, below...)
+	if o := git.Obstacle(err); o != nil {
+		return nil, &fserr.Error{Code: o.Code, Err: err, Detail: fmt.Sprintf("the files of repository '%s' cannot be listed: %s", repo, o.Detail), Hint: o.Hint}
+	}
 	if err != nil {
 		return nil, &fserr.Error{
 			Code: fserr.EIO, Detail: fmt.Sprintf("git could not list the files of repository '%s'", repo), Err: err,
@@ -93,11 +96,15 @@ func (t gitFS) IsDir(p string) (bool, error) {
 
 func (t gitFS) Open(p string) (io.ReadCloser, error) {
 	f, st, err := t.src.Root.OpenStat(p, rootfs.O_RDONLY)
-	if err != nil {
+	switch {
+	case fserr.CodeOf(err) == fserr.ENXIO: // a socket
+		return nil, git.NotPlain(p)
+	case err != nil:
 		return nil, err
-	}
-	if st.IsDir() {
+	case st.IsDir():
 		return nil, errors.Join(fserr.ENOENT, f.Close())
+	case st.Type() != rootfs.TypeFile:
+		return nil, errors.Join(git.NotPlain(p), f.Close())
 	}
 	return f, nil
 }
