@@ -41,7 +41,7 @@ func checkPlain(dir string) error {
 	check := func(at string, names []string) error {
 		for _, name := range names {
 			st, err := os.Stat(filepath.Join(at, filepath.FromSlash(name)))
-			if err == nil && (st.Mode()&fs.ModeType&^fs.ModeDir != 0 || st.Size() > maxGitFile) {
+			if err == nil && !st.IsDir() && (!endsAtOnce(st) || st.Size() > maxGitFile) {
 				return NotPlain(place + name)
 			}
 		}
@@ -65,6 +65,15 @@ func checkPlain(dir string) error {
 		return err
 	}
 	return check(pointedTo(filepath.Join(own, "commondir"), "", own), inCommon)
+}
+
+// endsAtOnce reports whether a reader of a file comes to its end without a wait. The null device is in the place of files that a program is not to see.
+func endsAtOnce(st fs.FileInfo) bool {
+	if st.Mode().IsRegular() {
+		return true
+	}
+	null, err := os.Stat(os.DevNull)
+	return err == nil && os.SameFile(st, null)
 }
 
 // pointedTo returns the directory that a file of one line names, or otherwise. Git reports a file that is damaged.
@@ -94,7 +103,7 @@ func readPlain(name string, limit int64) (data []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if !st.Mode().IsRegular() || st.Size() > limit {
+	if !endsAtOnce(st) || st.Size() > limit {
 		return nil, NotPlain(filepath.Base(name))
 	}
 	return io.ReadAll(io.LimitReader(f, limit))

@@ -23,6 +23,8 @@ func TestNoFileKeepsGitWaiting(t *testing.T) {
 		"FIFO":       func(path string) error { return syscall.Mkfifo(path, 0o600) },
 		"socket":     func(path string) error { return syscall.Mknod(path, syscall.S_IFSOCK|0o600, 0) },
 		"large file": func(path string) error { return os.Symlink(large, path) },
+		"endless":    func(path string) error { return os.Symlink("/dev/zero", path) },
+		"null":       func(path string) error { return os.Symlink(os.DevNull, path) },
 		"directory":  func(path string) error { return os.Mkdir(path, 0o700) },
 	}
 	calls := map[string]func(ctx context.Context, w *workspace) error{
@@ -77,7 +79,7 @@ func TestNoFileKeepsGitWaiting(t *testing.T) {
 				must(t, os.RemoveAll(path))
 				must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 				must(t, put(path))
-				refused := kind == "FIFO" || kind == "socket" || kind == "large file"
+				refused := kind != "directory" && kind != "null"
 				named := 0
 				for name, call := range calls {
 					ended := make(chan error, 1)
@@ -89,6 +91,9 @@ func TestNoFileKeepsGitWaiting(t *testing.T) {
 						}
 						if err != nil && strings.Contains(err.Error(), filepath.Base(file)) {
 							named++
+						}
+						if kind == "null" && git.Obstacle(err) != nil {
+							t.Errorf("%s: %v", name, err)
 						}
 						if o := git.Obstacle(err); refused && name == "Status" && (o == nil || !strings.Contains(o.Detail, `"`+file+`"`)) {
 							t.Errorf("%s: %v", name, err)
