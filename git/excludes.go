@@ -85,6 +85,9 @@ func infoExclude(ctx context.Context, dir string) (string, error) {
 	r := worktree(dir)
 	r.config = append([]string{"safe.directory=" + dir}, r.config...)
 	out, err := r.run(ctx, statusTimeout, "rev-parse", "--git-path", "info/exclude")
+	if o := Obstacle(err); o != nil {
+		return "", o
+	}
 	if err != nil {
 		return "", ctx.Err()
 	}

@@ -284,8 +284,7 @@ func (w *workspace) flushNames(e *Entry) error {
 	return tree.Flush(w.root, slices.Collect(maps.Keys(dirsOf(e))))
 }
 
-// dirsOf returns the directories that an entry makes, and those whose names it changes. A step that makes or removes a file may make or remove
-// directories above it.
+// dirsOf returns the directories that an entry makes, those whose names it changes, and those above, which a program may have made just before.
 func dirsOf(e *Entry) map[string]bool {
 	dirs := map[string]bool{}
 	for i := range e.Steps {
@@ -293,13 +292,14 @@ func dirsOf(e *Entry) map[string]bool {
 		if s.did() == Unchanged {
 			continue
 		}
-		dir := parentOf(s.Path)
-		for dirs[string(dir)] = true; dir != "" && s.did() != Written; dirs[string(dir)] = true {
-			dir = parentOf(dir)
+		for dir := parentOf(s.Path); !dirs[string(dir)]; dir = parentOf(dir) {
+			dirs[string(dir)] = true
 		}
 	}
 	for dir := range e.Made {
-		dirs[string(dir)], dirs[string(parentOf(dir))] = true, true
+		for ; !dirs[string(dir)]; dir = parentOf(dir) {
+			dirs[string(dir)] = true
+		}
 	}
 	return dirs
 }

@@ -152,7 +152,7 @@ func (r *Reviews) Hold() (release func()) {
 	return func() { r.store.uses.end(use) }
 }
 
-// collect removes the oldest entries of the journal, and contents that nothing refers to. The caller has the workspace's lock.
+// collect removes what the journal has too much of, and contents that nothing refers to. The caller has the workspace's lock.
 func (r *Reviews) collect(ctx context.Context) error {
 	r.boundJournal()
 	return r.collectContents(ctx)
@@ -279,7 +279,8 @@ func (r *Reviews) costOf(id int64) (cost, error) {
 	return c, err
 }
 
-// boundJournal removes the oldest entries: those of panels that keep too much, or are too many, and of the others what is too many. The entries of one do
+// boundJournal removes entries, the oldest first, but those that a client may repeat last: those of panels that keep too much, or are too many, and of the
+// others what is too many. The entries of one do
 // not take the place of the others'. The caller has the workspace's lock.
 func (r *Reviews) boundJournal() {
 	err := func() error {
@@ -301,7 +302,7 @@ func (r *Reviews) boundJournal() {
 		return errors.Join(errs...)
 	}()
 	if err != nil {
-		r.cfg.Log.Warn("the oldest entries of the journal could not be removed", zap.Error(err))
+		r.cfg.Log.Warn("entries that the journal has too much of could not be removed", zap.Error(err))
 	}
 }
 

@@ -58,22 +58,29 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 			return err
 		}
 		r.point("begun")
-		for _, s := range removalsFirst(e.Steps) {
-			if err := w.writeInPlace(s); err != nil {
-				err = fserr.Wrap(err, "discard", "/"+string(s.Path), "")
-				if back := w.making(e.Dirs).rewrite(e.Steps); back != nil {
-					return errors.Join(err, back) // resolve tries again
-				}
-				return errors.Join(err, w.flushInPlace(e), r.journal.abandon(e))
+		if err := r.writeAll(w, e); err != nil {
+			if failed := w.putBack(e); failed != nil {
+				return errors.Join(err, failed) // resolve tries again
 			}
-			r.point("written")
-		}
-		if err := errors.Join(w.newSwaps(r.point).restoreDirs(e.Made), w.close(e.Closed), w.flushInPlace(e), r.journal.finish(e)); err != nil {
-			return err
+			return errors.Join(err, r.journal.abandon(e))
 		}
 		r.point("finished")
 		return r.complete(ctx, e)
 	})
+}
+
+// writeAll takes the steps of an entry that was begun, and makes it a done one.
+func (r *Reviews) writeAll(w *workspace, e *Entry) error {
+	for _, s := range removalsFirst(e.Steps) {
+		if err := w.writeInPlace(s); err != nil {
+			return fserr.Wrap(err, "discard", "/"+string(s.Path), "")
+		}
+		r.point("written")
+	}
+	if err := errors.Join(w.newSwaps(r.point).restoreDirs(e.Made), w.close(e.Closed), w.flushInPlace(e)); err != nil {
+		return err
+	}
+	return r.journal.finish(e)
 }
 
 // workspaceIn returns a context as a tree that steps change.
@@ -131,14 +138,19 @@ func removalsFirst(steps []step) []*step {
 // resolveInContext puts back what an interrupted entry did to its context.
 func (r *Reviews) resolveInContext(ctx context.Context, e *Entry) error {
 	err := r.cfg.Contexts.Changing(ctx, e.Context, func(root rootfs.Root, _ Charge) error {
-		w := r.workspaceIn(root).making(e.Dirs)
-		w.removeDirs(e.Made)
-		return errors.Join(w.rewrite(e.Steps), w.close(e.Closed), w.flushInPlace(e))
+		return r.workspaceIn(root).putBack(e)
 	})
 	if err != nil { // the context may be gone, or its driver; the server must start
 		r.cfg.Log.Warn("an interrupted discard could not be put back", zap.String("context", e.Context), zap.Int64("entry", e.ID), zap.Error(err))
 	}
 	return r.journal.abandon(e)
+}
+
+// putBack undoes what was done of an entry that was begun.
+func (w *workspace) putBack(e *Entry) error {
+	w = w.making(e.Dirs)
+	w.removeDirs(e.Made)
+	return errors.Join(w.rewrite(e.Steps), w.close(e.Closed), w.flushInPlace(e))
 }
 
 // rewrite gives each path what it held before the steps, if it holds what they have written, or a part of that.

@@ -188,8 +188,8 @@ func (j journal) missing(id int64) error {
 		return noEntry(id)
 	}
 	return &fserr.Error{
-		Code: fserr.ENOENT, Detail: fmt.Sprintf("the journal does not keep entry %d any more: it drops the oldest ones when they are too many or keep too much", id),
-		Hint: "it can be undone no more, unlike the newer ones: 'ctxfs log' lists them",
+		Code: fserr.ENOENT, Detail: fmt.Sprintf("the journal does not keep entry %d any more: it drops some when they are too many or keep too much", id),
+		Hint: "it can be undone no more: 'ctxfs log' lists those that can",
 	}
 }
 

@@ -130,7 +130,13 @@ func (s *swaps) restoreDirs(modes map[Path]uint32) error {
 
 // removeDirs removes directories that an interrupted entry made, as far as they are empty.
 func (w *workspace) removeDirs(made map[Path]uint32) {
-	for _, dir := range slices.Backward(slices.Sorted(maps.Keys(made))) {
+	dirs := slices.Sorted(maps.Keys(made))
+	for _, dir := range dirs {
+		if st, err := lstat(w.root, dir); err == nil && st.IsDir() && st.Perm()&writable != writable {
+			_ = w.root.Chmod(string(dir), st.Perm()|writable) // otherwise it stays
+		}
+	}
+	for _, dir := range slices.Backward(dirs) {
 		if st, err := lstat(w.root, dir); err == nil && st.IsDir() {
 			_ = w.root.Rmdir(string(dir)) // ENOTEMPTY: it is used
 		}

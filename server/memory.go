@@ -159,6 +159,8 @@ type receiver struct {
 	limit int
 	// hold counts the message that was received last.
 	hold *budget.Hold
+	// until is when the wait for its memory ends.
+	until time.Time
 }
 
 // transportStream is gRPC's transport stream of a call.
@@ -221,8 +223,9 @@ func (r *receiver) receive(ctx context.Context, m any) error {
 		return status.Error(codes.Internal, "a compressed message, though no compression was agreed")
 	case n > r.limit:
 		return r.tooLarge(n)
-	case n > streamWindow:
-		// Once for the message, and once for what it is decoded to.
+	}
+	r.until = time.Now().Add(receiveTime)
+	if n > streamWindow { // once for the message, and once for what it is decoded to
 		if err := r.reserve(ctx, 2*int64(n)); err != nil {
 			return err
 		}
@@ -237,7 +240,7 @@ func (r *receiver) receive(ctx context.Context, m any) error {
 
 // reserve waits until n bytes are held, in all. What is held already counts while it waits.
 func (r *receiver) reserve(ctx context.Context, n int64) error {
-	ctx, cancel := context.WithTimeout(ctx, receiveTime)
+	ctx, cancel := context.WithDeadline(ctx, r.until)
 	defer cancel()
 	if err := r.hold.Reserve(ctx, n); err != nil {
 		return budget.Refusal(err, "the request")
@@ -347,6 +350,7 @@ func (r *receiver) request(ctx context.Context, m any) error {
 	if err != nil {
 		return err
 	}
+	r.until = time.Now().Add(receiveTime)
 	n, err := r.whole.ReceiveRequest(ctx, message, r.limit, func(n int64) error {
 		if n <= streamWindow {
 			return nil

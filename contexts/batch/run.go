@@ -144,7 +144,9 @@ func flush(root rootfs.Root, actions []action, undone bool) error {
 				continue
 			}
 			at := present(actions, i, string(p), undone)
-			changed[path.Dir(at)] = true
+			for dir := path.Dir(at); !changed[dir]; dir = path.Dir(dir) { // a program may have made those above just before
+				changed[dir] = true
+			}
 			switch st, err := root.Lstat(at); {
 			case err != nil:
 			case a.Kind == actMkdir || a.Kind == actChmod || a.Kind == actMove && !a.Dir:

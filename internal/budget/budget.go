@@ -8,7 +8,8 @@
 //     still free. So accounts that give nothing back cannot take everything: small requests and replies of others still fit.
 //   - While a reservation waits for the budget, connections that have given nothing back for long are cut.
 //
-// A Hold waits without holding anything, so that waiting holds cannot block each other. A share serves its reservations in order
+// A Hold waits without holding anything, so that waiting holds cannot block each other. One that grows keeps what it has: it waits only for another that
+// grows, and that does not wait. A share serves its reservations in order
 // of arrival. The shares of an account take turns. Accounts have no order among them, so that one panel never waits behind another
 // whose reservation does not fit yet.
 //
@@ -17,6 +18,7 @@ package budget
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"sync"
@@ -488,9 +490,13 @@ func (h *Hold) Grow(ctx context.Context, n int64) error {
 	}
 	for {
 		other, err := h.rest.grow(h.cost(n))
+		if errors.As(err, new(*ShortError)) {
+			h.share.account.budget.cutStalled()
+		}
 		if err != nil || other == nil {
 			return err
 		}
+		h.share.account.budget.waits(LevelAccount)
 		select {
 		case <-other:
 		case <-ctx.Done():
