@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -328,7 +330,7 @@ func (r *reviewed) workUntil(ctx context.Context, c *client.Client, off *atomic.
 		case refusedConflict(err): // as the Rebase was asked to
 			continue
 		case err != nil:
-			return fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%s: %w; the workspace has %v, the context %v", name, err, slices.Sorted(maps.Keys(r.tree(r.dir))), slices.Sorted(maps.Keys(r.tree(r.folder()))))
 		}
 		r.done[name]++
 		if _, newest, err := r.live(ctx, c); err == nil {
