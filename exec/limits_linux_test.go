@@ -133,6 +133,8 @@ func TestQuotaEndsCommandThatExceedsItAtOnce(t *testing.T) {
 type slowGate struct {
 	*site
 	measure func(ctx context.Context) contexts.Usage
+	// before is what the context takes when a command begins.
+	before contexts.Usage
 }
 
 // Acquire implements Gate.
@@ -150,7 +152,7 @@ type slowUse struct {
 }
 
 func (slowUse) HasQuota() bool                             { return true }
-func (slowUse) Baseline(context.Context) contexts.Usage    { return contexts.Usage{} }
+func (u slowUse) Baseline(context.Context) contexts.Usage  { return u.before }
 func (u slowUse) Usage(ctx context.Context) contexts.Usage { return u.measure(ctx) }
 func (u slowUse) Yield(p contexts.Pauser)                  { u.Access.Yield(p) }
 
@@ -175,7 +177,7 @@ func TestCommandIsPausedWhileMeasuringTakesLong(t *testing.T) {
 			s := newSite(t, "copy")
 			s.measureTime = time.Millisecond
 			started, measured := make(chan *Process, 1), 0
-			s.cfg.Gate = &slowGate{s, func(ctx context.Context) contexts.Usage {
+			s.cfg.Gate = &slowGate{site: s, measure: func(ctx context.Context) contexts.Usage {
 				if measured++; measured == 1 {
 					return c.first
 				}
@@ -200,7 +202,7 @@ func TestCommandRunsOnWhileMeasuredThatFits(t *testing.T) {
 	s.measureTime = time.Millisecond
 	fits := contexts.Usage{Floor: new(disk.Space)}
 	measured, started, paused := 0, make(chan *Process, 1), make(chan time.Duration)
-	s.cfg.Gate = &slowGate{s, func(context.Context) contexts.Usage {
+	s.cfg.Gate = &slowGate{site: s, before: fits, measure: func(context.Context) contexts.Usage {
 		if measured++; measured == 2 {
 			p := <-started
 			for at, last := 0, s.number(testContext, "n"); at < 20; {
@@ -230,7 +232,7 @@ func TestPausedCommandEndsWhenAsked(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, "copy")
 			s.measureTime = time.Millisecond
-			s.cfg.Gate = &slowGate{s, func(ctx context.Context) contexts.Usage {
+			s.cfg.Gate = &slowGate{site: s, measure: func(ctx context.Context) contexts.Usage {
 				<-ctx.Done()
 				return contexts.Usage{}
 			}}
