@@ -189,7 +189,7 @@ func (j journal) missing(id int64) error {
 	}
 	return &fserr.Error{
 		Code: fserr.ENOENT, Detail: fmt.Sprintf("the journal does not keep entry %d any more: it drops some when they are too many or keep too much", id),
-		Hint: "it can be undone no more: 'ctxfs log' lists those that can",
+		Hint: "it cannot be undone, unlike the others: 'ctxfs log' lists them",
 	}
 }
 
