@@ -79,8 +79,11 @@ func (d *webDialer) dial(ctx context.Context, panel string) (*webLink, error) {
 	})
 	transport.DisableKeepAlives = true // a connection that did not become a WebSocket is of no use
 	conn, err := upgrade(ctx, transport, d.url("/v1/session"), panel)
-	if err = errors.Join(err, unanswered); err != nil {
-		return nil, err
+	if err == nil {
+		err = unanswered
+	}
+	if err != nil {
+		return nil, err // the transport may still dial, for a call that has ended
 	}
 	l.ws = webconn.NewSocket(webconn.Config{Conn: conn, Close: conn.Close, Buffers: d.buffers}, maxMessage)
 	l.encode = func(b []byte) ([]byte, error) { return l.batch.join(b), nil }

@@ -139,7 +139,10 @@ func (a *siege) serve(ws, driver string) {
 	cmd.Stderr = os.Stderr
 	theirs, in, err := os.Pipe()
 	a.must(err)
-	cmd.Stdin, cmd.Cancel = theirs, func() error { return in.Close() }
+	cmd.Stdin, cmd.Cancel = theirs, func() error {
+		_ = in.Close() // the server ends by itself then; the cleanup may have closed it
+		return os.ErrProcessDone
+	}
 	out, err := cmd.StdoutPipe()
 	a.must(err)
 	a.must(cmd.Start())
