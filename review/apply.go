@@ -14,6 +14,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/durable"
 )
 
 // Applied says what was done to a file.
@@ -237,6 +238,8 @@ type swaps struct {
 	closed map[Path]uint32
 	// later are steps that others must make room for.
 	later []*step
+	// flushLater says that contents that are staged need no flush of their own.
+	flushLater bool
 	// point is called with the name of each phase.
 	point func(phase string)
 	// writersUntil is until when programs are waited for that have a file open for writing, once that has begun.
@@ -271,12 +274,29 @@ func (w *workspace) stage(ctx context.Context, steps []step, point func(phase st
 			first = append(first, st)
 		}
 	}
-	if err := s.addAll(ctx, first); err != nil {
+	s.flushLater = durable.Quick(len(first))
+	err = s.addAll(ctx, first)
+	if err == nil && s.flushLater {
+		err = tree.Flush(w.root, stagedPaths(first))
+		s.flushLater = false
+	}
+	if err != nil {
 		return nil, err
 	}
 	// Removals first.
 	slices.SortStableFunc(s.all, func(a, b taken) int { return cmp.Compare(a.rank(), b.rank()) })
 	return s, w.store.flush(contentsOf(steps))
+}
+
+// stagedPaths returns the paths that staged contents have until they are in place.
+func stagedPaths(steps []*step) []string {
+	var paths []string
+	for _, st := range steps {
+		if st.After.Exists() {
+			paths = append(paths, path.Join(path.Dir(string(st.Path)), st.Tmp))
+		}
+	}
+	return paths
 }
 
 // flushNames makes the names at and beside the paths of an entry's steps durable. What is removed there must be gone before the journal forgets it.
@@ -390,6 +410,9 @@ func (s *swaps) makeDir(st *step) error {
 	return nil
 }
 
+// readable is what tree.Flush needs to open a file.
+const readable = 0o400
+
 // writable are the bits that a directory needs for its owner to change it.
 const writable = 0o700
 
@@ -470,6 +493,9 @@ func (s *swaps) prepare(ctx context.Context, st *step) (*tree.Swap, error) {
 	if err == nil {
 		defer closeContent()
 		err = s.w.giveBack(entry, st)
+	}
+	if entry != nil && s.flushLater && st.After.Mode&readable != 0 {
+		entry.Sync = false
 	}
 	if err == nil {
 		var swap *tree.Swap

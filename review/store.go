@@ -141,32 +141,14 @@ func (s *Store) flush(hashes map[string]bool) error {
 	if len(contents) == 0 {
 		return nil
 	}
-	// Whoever needs a content that is not there says so.
-	ignoringMissing := func(flush func(string) error) func(string) error {
-		return func(name string) error {
-			if err := flush(name); !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			return nil
+	flushed := map[string]time.Time{}
+	for _, hash := range contents {
+		if st, err := os.Lstat(s.path(hash)); err == nil { // whoever needs a content that is not there says so
+			flushed[hash] = st.ModTime()
 		}
 	}
-	flushed := map[string]time.Time{}
-	err := durable.Each(contents, ignoringMissing(func(hash string) error {
-		f, err := s.Open(hash)
-		if err != nil {
-			return err
-		}
-		st, err := f.Stat()
-		if err == nil {
-			s.mu.Lock()
-			flushed[hash] = st.ModTime()
-			s.mu.Unlock()
-		}
-		return errors.Join(err, ignoringReadOnly(f.Sync()), f.Close())
-	}))
 	slices.Sort(dirs)
-	err = errors.Join(err, durable.Each(slices.Compact(dirs), ignoringMissing(func(dir string) error { return durable.Names(dir) })))
-	if err != nil {
+	if err := s.flushFiles(contents, slices.Compact(dirs)); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -177,6 +159,37 @@ func (s *Store) flush(hashes map[string]bool) error {
 		}
 	}
 	return nil
+}
+
+// flushFiles flushes contents, and the names in directories of the store, as far as they are there.
+func (s *Store) flushFiles(contents, dirs []string) error {
+	top, err := os.Open(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	done, err := durable.Whole(int(top.Fd()), len(contents)+len(dirs))
+	if err = errors.Join(err, top.Close()); done || err != nil {
+		return err
+	}
+	ignoringMissing := func(flush func(string) error) func(string) error {
+		return func(name string) error {
+			if err := flush(name); !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			return nil
+		}
+	}
+	err = durable.Each(contents, ignoringMissing(func(hash string) error {
+		f, err := s.Open(hash)
+		if err != nil {
+			return err
+		}
+		return errors.Join(ignoringReadOnly(f.Sync()), f.Close())
+	}))
+	return errors.Join(err, durable.Each(dirs, ignoringMissing(func(dir string) error { return durable.Names(dir) })))
 }
 
 // isFlushed reports whether flush has put a content on the disk that is still the same file: another process may have removed and written it again.

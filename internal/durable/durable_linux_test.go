@@ -71,6 +71,45 @@ func TestTreesSurvive(t *testing.T) {
 	}
 }
 
+// TestWholeFileSystemIsFlushedWhileLittleIsUnwritten counts the flushes of whole file systems: many files are flushed with their file
+// system, unless other programs have much to write, or it is a FUSE.
+func TestWholeFileSystemIsFlushedWhileLittleIsUnwritten(t *testing.T) {
+	blocks, fuse := powercut.NewBlocks(t, 1, 64<<20), powercut.New(t, 1)
+	for name, c := range map[string]struct {
+		disk      *powercut.Disk
+		files     int
+		unwritten int64
+		wide      int64
+	}{
+		"few files":                      {blocks, 3, 0, 0},
+		"many files":                     {blocks, 100, 100 << 16, 1},
+		"many files, and much by others": {blocks, 100, 200 << 16, 0},
+		"many files on FUSE":             {fuse, 100, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer durable.SetUnwritten(func() int64 { return c.unwritten })()
+			top := filepath.Join(c.disk.At, name)
+			write(t, top, c.files)
+			before := durable.Wide()
+			must(t, durable.Tree(top))
+			if n := durable.Wide() - before; n != c.wide {
+				t.Errorf("%d whole file systems were flushed, want %d", n, c.wide)
+			}
+			must(t, durable.Names(c.disk.At))
+			c.disk.Cut()
+			c.disk.Resume()
+			check(t, top, c.files)
+		})
+	}
+}
+
+// TestUnwrittenIsRead reads /proc/meminfo: a failure would give the largest number.
+func TestUnwrittenIsRead(t *testing.T) {
+	if n := durable.Unwritten(); n < 0 || n > 1<<50 {
+		t.Errorf("%d bytes are unwritten", n)
+	}
+}
+
 // TestWrittenFilesSurvive replaces a file, and cuts the power.
 func TestWrittenFilesSurvive(t *testing.T) {
 	d := powercut.New(t, 1)

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,44 +19,108 @@ const few = 1000
 // Tree flushes a file, or a directory and all that is below. No other program changes it meanwhile.
 func Tree(path string) error {
 	all, complete, err := list(path, few)
-	if err == nil && !complete {
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		return errors.Join(fileSystem(int(f.Fd())), f.Close())
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, flushAll(all))
+	return within(path, func(fd int) error {
+		if !complete {
+			return fileSystem(fd)
+		}
+		return All(fd, all)
+	})
+}
+
+// within calls f with the descriptor of a file or directory.
+func within(path string, f func(fd int) error) error {
+	top, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(int(top.Fd())), top.Close())
 }
 
 // Below is Tree for the descriptor of a directory, of which other programs may remove files meanwhile.
 func Below(fd int) error {
 	all, complete, err := list(fmt.Sprintf("/proc/self/fd/%d/.", fd), few)
-	if err == nil && !complete {
+	switch {
+	case err != nil:
+		return err
+	case !complete:
 		return fileSystem(fd)
 	}
-	return errors.Join(err, flushAll(all))
+	return All(fd, all)
+}
+
+// All flushes files, and the names in directories, that are on the file system of a descriptor. It skips the paths that One
+// skips.
+func All(fd int, paths []string) error {
+	if done, err := Whole(fd, len(paths)); done || err != nil {
+		return err
+	}
+	return Each(paths, One)
+}
+
+// bytesPerFlush is how many bytes a disk writes in about the time of a flush.
+const bytesPerFlush = 64 << 10
+
+// Quick reports whether flushing a whole file system takes no longer than flushing n of its files one by one: the machine
+// has little to write. Without that bound the flush would wait for all that other programs have written.
+func Quick(n int) bool { return n > atOnce && unwritten() <= int64(n)*bytesPerFlush }
+
+// Whole flushes the file system of a descriptor if that is quick, in place of n files and directories on it; done says
+// that it did. It never does that on FUSE, where the kernel flushes no whole file system.
+func Whole(fd, n int) (done bool, err error) {
+	if !Quick(n) {
+		return false, nil
+	}
+	if fuse, err := onFUSE(fd); fuse || err != nil {
+		return false, err
+	}
+	wide.Add(1)
+	return true, unix.Syncfs(fd)
+}
+
+// unwritten returns how many bytes the kernel has still to write to any disk, as /proc/meminfo says. Tests replace it.
+var unwritten = func() int64 {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return math.MaxInt64
+	}
+	total := int64(0)
+	for _, name := range []string{"Dirty:", "Writeback:"} {
+		_, rest, _ := strings.Cut(string(text), "\n"+name)
+		var kib int64
+		if n, err := fmt.Sscan(rest, &kib); n != 1 || err != nil {
+			return math.MaxInt64
+		}
+		total += kib << 10
+	}
+	return total
+}
+
+func onFUSE(fd int) (bool, error) {
+	var st unix.Statfs_t
+	err := unix.Fstatfs(fd, &st)
+	return st.Type == unix.FUSE_SUPER_MAGIC, err
 }
 
 // fileSystem flushes the file system of a directory's descriptor. The kernel does not pass that on to FUSE file systems: of one, it flushes the
 // tree below the directory.
 func fileSystem(fd int) error {
 	wide.Add(1)
-	var st unix.Statfs_t
-	if err := unix.Fstatfs(fd, &st); err != nil {
+	fuse, err := onFUSE(fd)
+	if err != nil {
 		return err
 	}
-	if st.Type != unix.FUSE_SUPER_MAGIC {
+	if !fuse {
 		return unix.Syncfs(fd)
 	}
 	all, complete, err := list(fmt.Sprintf("/proc/self/fd/%d/.", fd), -1)
 	if err == nil && !complete {
 		return unix.ENAMETOOLONG
 	}
-	return errors.Join(err, flushAll(all))
+	return errors.Join(err, Each(all, One))
 }
-
-func flushAll(paths []string) error { return Each(paths, One) }
 
 // One flushes a file, or the names in a directory. It skips a path that is missing, and one that the server may not read.
 func One(path string) error {

@@ -29,3 +29,6 @@ func (c lookingContext) Err() error {
 	c.look()
 	return c.Context.Err()
 }
+
+// OnOneFileSystem is onOneFileSystem.
+var OnOneFileSystem = onOneFileSystem

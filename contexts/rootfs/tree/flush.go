@@ -9,10 +9,56 @@ import (
 	"github.com/ctxfs/ctxfs/internal/durable"
 )
 
-// Flush flushes files, and the names and attributes of directories, some at a time, where the system can do that. It flushes nothing else, and
-// waits for no other program. "" is the top of the tree. It follows no link. It skips links, missing paths, and what this process may not read.
+// Flush flushes files, and the names and attributes of directories, some at a time, where the system can do that. It flushes
+// the whole file system instead where that is quick (durable.Quick), and so never waits long for what other programs have
+// written. "" is the top of the tree. It follows no link. It skips links, missing paths, and what this process may not read.
 func Flush(r Tree, paths []string) error {
+	if done, err := flushWhole(r, paths); done || err != nil {
+		return err
+	}
 	return durable.Each(paths, func(p string) error { return unlessHidden(flushOne(r, p)) })
+}
+
+// flushWhole flushes the file system of a tree if that is quick, and all the paths are on it; done says that it did.
+func flushWhole(r Tree, paths []string) (done bool, err error) {
+	if !durable.Quick(len(paths)) {
+		return false, nil
+	}
+	one, err := onOneFileSystem(r, paths)
+	if !one || err != nil {
+		return false, err
+	}
+	top, err := openDir(r, "")
+	if err != nil {
+		return false, err
+	}
+	err = top.WithFD(func(fd int) error {
+		done, err = durable.Whole(fd, len(paths))
+		return err
+	})
+	return done, errors.Join(Ignoring(err, fserr.EOPNOTSUPP), top.Close())
+}
+
+// onOneFileSystem reports whether no path is on a file system that is mounted in the tree.
+func onOneFileSystem(r Tree, paths []string) (bool, error) {
+	top, err := r.Lstat("/")
+	if err != nil {
+		return false, err
+	}
+	dirs := map[string]bool{}
+	for _, p := range paths {
+		dirs[p], dirs[path.Dir(p)] = true, true
+	}
+	for dir := range dirs {
+		st, err := r.Lstat("/" + dir)
+		if err == nil && st.IsDir() && st.Dev != top.Dev {
+			return false, nil
+		}
+		if err = unlessHidden(err); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // FlushBelow flushes a directory and all that is below it, in the manner of Flush if it is not large.
