@@ -375,7 +375,7 @@ func (r *Reviews) begin(ctx context.Context, w *workspace, e *Entry, commits *dr
 		return nil, err
 	}
 	r.point("begun")
-	s, err := w.stage(ctx, e.Steps, r.point)
+	s, err := w.stage(ctx, e, r.point)
 	if err != nil {
 		return nil, errors.Join(err, w.flushNames(e), r.journal.abandon(e))
 	}
@@ -440,6 +440,7 @@ func (r *Reviews) moveBase(ctx context.Context, e *Entry) error {
 		return nil
 	}
 	st.Journal = e.ID
+	moved := map[string]bool{}
 	for _, s := range e.Steps {
 		if s.Apart {
 			continue
@@ -476,8 +477,9 @@ func (r *Reviews) moveBase(ctx context.Context, e *Entry) error {
 		if !e.InContext {
 			r.moveDecision(st, s)
 		}
+		moved[st.Overrides[s.Path].Hash], moved[st.Behind[s.Path].Hash] = true, true
 	}
-	return r.states.write(e.Context, st)
+	return errors.Join(r.store.flush(moved), r.states.write(e.Context, st))
 }
 
 // moveDecision keeps of what was decided on a path what is still to be decided: the verdicts on hunks that were not applied.

@@ -253,8 +253,8 @@ func (w *workspace) newSwaps(point func(phase string)) *swaps {
 }
 
 // stage prepares the steps that change something, as far as they do not wait for others, and flushes the contents. Nothing can be seen of it yet.
-func (w *workspace) stage(ctx context.Context, steps []step, point func(phase string)) (_ *swaps, err error) {
-	s := w.newSwaps(point)
+func (w *workspace) stage(ctx context.Context, e *Entry, point func(phase string)) (_ *swaps, err error) {
+	s, steps := w.newSwaps(point), e.Steps
 	defer func() {
 		if err != nil {
 			s.drop()
@@ -285,7 +285,7 @@ func (w *workspace) stage(ctx context.Context, steps []step, point func(phase st
 	}
 	// Removals first.
 	slices.SortStableFunc(s.all, func(a, b taken) int { return cmp.Compare(a.rank(), b.rank()) })
-	return s, w.store.flush(contentsOf(steps))
+	return s, w.store.flush(contentsOf(e))
 }
 
 // stagedPaths returns the paths that staged contents have until they are in place.
@@ -324,17 +324,10 @@ func dirsOf(e *Entry) map[string]bool {
 	return dirs
 }
 
-// contentsOf returns the contents that steps replace and write, with the extended attributes that they take away.
-func contentsOf(steps []step) map[string]bool {
+// contentsOf returns the contents that an entry refers to.
+func contentsOf(e *Entry) map[string]bool {
 	contents := map[string]bool{}
-	for i := range steps {
-		for _, v := range []Version{steps[i].Before, steps[i].After} {
-			if v.Exists() {
-				contents[v.Hash] = true
-			}
-		}
-		steps[i].Kept.use(contents)
-	}
+	e.use(contents)
 	return contents
 }
 

@@ -149,7 +149,7 @@ func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevisi
 	return l, chosen, left, err
 }
 
-// flush puts what was kept of the chosen changes on the disk: a decision on them is about to be recorded.
+// flush puts what was kept of the chosen changes on the disk: they are about to be recorded.
 func (r *Reviews) flush(chosen []*choice) error {
 	hashes := map[string]bool{}
 	for _, c := range chosen {

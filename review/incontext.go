@@ -54,7 +54,7 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 		if err := w.keepRemains(ctx, e); err != nil {
 			return err
 		}
-		if err := errors.Join(w.store.flush(contentsOf(e.Steps)), r.journal.begin(e)); err != nil {
+		if err := errors.Join(w.store.flush(contentsOf(e)), r.journal.begin(e)); err != nil {
 			return err
 		}
 		r.point("begun")

@@ -46,7 +46,8 @@ type PickRequest struct {
 	Files []Path
 }
 
-// Picked is what Pick returns. All contents are in the store.
+// Picked is what Pick returns. All contents are in the store. Those of Changes survive a power failure, as a record that
+// refers to them does.
 type Picked struct {
 	Changes []PickedChange
 	// Attributes are the .gitattributes files of the base that say something of the changes.
@@ -95,6 +96,9 @@ func (r *Reviews) Pick(ctx context.Context, req PickRequest) (out Picked, err er
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
 	if err := r.keepBase(ctx, l.base, chosen); err != nil {
+		return out, err
+	}
+	if err := r.flush(chosen); err != nil {
 		return out, err
 	}
 	for _, c := range chosen {

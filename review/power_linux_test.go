@@ -2,11 +2,145 @@ package review
 
 import (
 	"bytes"
+	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ctxfs/ctxfs/contexts/seed"
 )
+
+// losePower loses contents, and opens the reviews again.
+func (w *world) losePower() {
+	w.t.Helper()
+	w.loseContents()
+	must(w.t, w.reviews.Close())
+	w.open()
+}
+
+// loseContents empties the contents that were not flushed, as a power failure does on ext4. It also empties those that
+// an earlier server has flushed.
+func (w *world) loseContents() {
+	w.t.Helper()
+	s := w.reviews.store
+	contents, err := filepath.Glob(filepath.Join(s.dir, "??", "*"))
+	must(w.t, err)
+	for _, name := range contents {
+		if !s.isFlushed(filepath.Base(name)) {
+			must(w.t, os.Chmod(name, 0o600))
+			must(w.t, os.Truncate(name, 0))
+		}
+	}
+}
+
+// TestBranchHasChangesOfKindAfterAPowerFailure applies to a branch, loses the power, undoes that and applies again.
+// Where files and directories replace each other, a commit of some changes without the others cannot be made.
+func TestBranchHasChangesOfKindAfterAPowerFailure(t *testing.T) {
+	t.Parallel()
+	base, changed := files{"file": "f\n", "dir/x": "x\n"}, files{"file/x": "new f\n", "dir": "new x\n"}
+	w := newRepos(t, base)
+	remove(t, w.in(id), "file", "dir/x")
+	write(t, w.in(id), changed)
+	e := w.mustCommit("side")
+	w.losePower()
+	w.mustUndo(e.ID)
+	if e := w.mustCommit("other"); len(e.LeftOut) > 0 {
+		t.Errorf("the apply left out %v", e.LeftOut)
+	}
+	for p, text := range changed {
+		w.wantGit(strings.TrimSpace(text), "show", "other:"+p)
+	}
+}
+
+// TestWhatRecordsReferToSurvives loses the power after each call that records something. All contents that the records
+// refer to are there.
+func TestWhatRecordsReferToSurvives(t *testing.T) {
+	t.Parallel()
+	text := numbered(30)
+	agents, users := byAgent(text), strings.Replace(text, "line 2\n", "the user's\n", 1)
+	another := strings.Replace(text, "line 25\n", "another\n", 1)
+	both := byAgent(another)
+	all := &Selection{All: true}
+	rebase := func(how OnConflict) func(w repos, used map[string]bool) {
+		return func(w repos, _ map[string]bool) { w.rebase(RebaseRequest{OnConflict: how}) }
+	}
+	// Each call adds the contents to used that it returns, and that no record has.
+	for name, do := range map[string]func(w repos, used map[string]bool){
+		"apply":                func(w repos, _ map[string]bool) { w.apply(ApplyRequest{Approve: true, Selection: all}) },
+		"apply with a commit":  func(w repos, _ map[string]bool) { w.mustCommit("") },
+		"apply to a branch":    func(w repos, _ map[string]bool) { w.mustCommit("side") },
+		"undo of a branch":     func(w repos, _ map[string]bool) { w.mustUndo(w.mustCommit("side").ID) },
+		"discard":              func(w repos, _ map[string]bool) { w.discard() },
+		"decide":               func(w repos, _ map[string]bool) { w.decide(Approved, *all) },
+		"rebase":               rebase(TakeWorkspace),
+		"recorded conflicts":   rebase(RecordConflicts),
+		"conflicts in markers": rebase(WriteMarkers),
+		"resolve": func(w repos, _ map[string]bool) {
+			w.rebase(RebaseRequest{OnConflict: RecordConflicts})
+			to := Resolution{Side: SideContent, Content: []byte("resolved\n")}
+			_, err := w.reviews.Resolve(w.t.Context(), id, "a", to, "host")
+			must(w.t, err)
+		},
+		"merged base": func(w repos, _ map[string]bool) {
+			first := w.mustCommit("side", "b")
+			write(w.t, w.in(id), files{"b": both})
+			w.mustCommit("side", "b")
+			w.mustUndo(first.ID) // the base has the other change alone, which no version had
+		},
+		"what the workspace has of a base that a branch has": func(w repos, _ map[string]bool) {
+			w.mustCommit("side", "b")
+			write(w.t, w.in(id), files{"b": both})
+			write(w.t, w.in("workspace"), files{"b": strings.Replace(text, "line 15\n", "the user's\n", 1)})
+			w.apply(ApplyRequest{Approve: true, Selection: &Selection{Changes: []Selected{{Path: "b"}}}})
+		},
+		"pull": func(w repos, _ map[string]bool) {
+			w.mustPull(files{"b": another, "pulled": "pulled\n"}, files{"b": text, "gone": "gone\n"})
+		},
+		"push": func(w repos, _ map[string]bool) {
+			w.gitIn("workspace", "branch", "side")
+			_, err := w.push(w.pushing(ToBranch, "side"))
+			must(w.t, err)
+		},
+		"submit": func(w repos, _ map[string]bool) {
+			_, err := w.reviews.Submit(w.t.Context(), id, "title", "", "panel")
+			must(w.t, err)
+		},
+		"pick": func(w repos, used map[string]bool) {
+			picked, err := w.reviews.Pick(w.t.Context(), PickRequest{Context: id})
+			must(w.t, err)
+			for _, c := range picked.Changes {
+				used[c.Before.Hash], used[c.After.Hash] = true, true
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRepos(t, files{"a": text, "b": text, "gone": "gone\n"})
+			w.manifest.Repos = []seed.Repository{{Path: "."}}
+			write(t, w.in(id), files{"a": agents, "b": agents, "new": "new\n"})
+			remove(t, w.in(id), "gone")
+			if name != "push" && name != "apply" && name != "apply with a commit" {
+				write(t, w.in("workspace"), files{"a": users, "own": "own\n"})
+			}
+			used := map[string]bool{}
+			do(w, used)
+			st, err := w.reviews.states.read(id)
+			must(t, err)
+			st.use(used)
+			must(t, errors.Join(w.reviews.revisions.use(used), w.reviews.journal.use(t.Context(), used)))
+			w.loseContents()
+			next, err := OpenStore(w.reviews.store.dir)
+			must(t, err)
+			for hash := range used {
+				if hash != "" && !next.has(t.Context(), hash) {
+					t.Errorf("content %s is lost", hash)
+				}
+			}
+		})
+	}
+}
 
 // TestContentThatAPowerFailureTook puts a content into a store that has its name, but not all of its bytes: it is written again.
 func TestContentThatAPowerFailureTook(t *testing.T) {

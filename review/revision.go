@@ -153,6 +153,16 @@ func (rev *revision) use(used map[string]bool) {
 	}
 }
 
+// newContents returns the contents of a revision that the state of its context does not refer to.
+func (rev *revision) newContents(st *state) map[string]bool {
+	contents := map[string]bool{}
+	rev.use(contents)
+	for _, v := range st.Overrides {
+		delete(contents, v.Hash)
+	}
+	return contents
+}
+
 // seal puts the contents of a context's changes into the store, and returns the revision that they make. A file that another program writes meanwhile
 // is kept as it was read.
 func (r *Reviews) seal(ctx context.Context, root rootfs.Root, l *List) (*revision, error) {
