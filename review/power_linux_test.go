@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/fserr"
 )
 
 // losePower loses contents, and opens the reviews again.
@@ -52,6 +53,19 @@ func TestBranchHasChangesOfKindAfterAPowerFailure(t *testing.T) {
 	for p, text := range changed {
 		w.wantGit(strings.TrimSpace(text), "show", "other:"+p)
 	}
+}
+
+// TestUndoWritesNoDamagedContent undoes what a command did, after a power failure took the content that the file had.
+// It fails, and the file stays.
+func TestUndoWritesNoDamagedContent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"a": "old\n"})
+	done := w.command(func() { write(t, w.in(id), files{"a": "new\n"}) }, nobody)
+	w.losePower()
+	if err := w.takeBack(done.Entry); fserr.CodeOf(err) != fserr.EIO {
+		t.Errorf("the undo ended with %v", err)
+	}
+	same(t, "the context", read(t, w.in(id)), files{"a": "new\n"})
 }
 
 // TestWhatRecordsReferToSurvives loses the power after each call that records something. All contents that the records

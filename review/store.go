@@ -217,13 +217,22 @@ func (s *Store) Open(hash string) (*os.File, error) {
 	return os.Open(s.path(hash))
 }
 
-// content opens the content of a version, which the store should have.
+// content opens the content of a version, which the store should have. A power failure may have taken one that was not
+// flushed: it reads those once that this process has neither written nor read.
 func (s *Store) content(v Version) (*os.File, error) {
 	f, err := s.Open(v.Hash)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = &fserr.Error{Code: fserr.EIO, Detail: "a reviewed content is missing in the state directory", Hint: "decide on the file again"}
+		return nil, lostContent("missing")
+	}
+	if err == nil && !s.isSound(v.Hash) && !s.isWhole(context.Background(), v.Hash) {
+		return nil, errors.Join(lostContent("damaged"), f.Close())
 	}
 	return f, err
+}
+
+func lostContent(how string) error {
+	detail := "a reviewed content is " + how + " in the state directory"
+	return &fserr.Error{Code: fserr.EIO, Detail: detail, Hint: "decide on the file again"}
 }
 
 // opener opens the content of a version.
@@ -250,15 +259,25 @@ func (s *Store) has(ctx context.Context, hash string) bool {
 	if err != nil {
 		return false
 	}
-	s.mu.Lock()
-	_, sound := s.sound[hash]
-	s.mu.Unlock()
-	if sound {
+	if s.isSound(hash) {
 		return true
 	}
 	if st.Size() >= largeContent && ctx.Value(besideKey{}) != nil {
 		return false
 	}
+	return s.isWhole(ctx, hash)
+}
+
+// isSound reports whether this process has written a content, or has read it and found it whole.
+func (s *Store) isSound(hash string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, sound := s.sound[hash]
+	return sound
+}
+
+// isWhole reads a content, and reports whether it is the one that its name says.
+func (s *Store) isWhole(ctx context.Context, hash string) bool {
 	f, err := s.Open(hash)
 	if err != nil {
 		return false
