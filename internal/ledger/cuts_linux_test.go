@@ -295,7 +295,8 @@ func (r *reviewed) cut(n int, disk *powercut.Disk) {
 	if _, err := c.Context(reviewedID).With(ctx).Stat("."); err != nil { // the settling looks into its folder
 		r.t.Errorf("after %d cuts: %v", n, err)
 	}
-	if err := errors.Join(r.kept(ctx, c), r.keptSubmission(ctx, c), r.keptStaged(ctx, c), r.settle(ctx, c)); err != nil {
+	err = errors.Join(r.keptContents(), r.kept(ctx, c), r.keptSubmission(ctx, c), r.keptStaged(ctx, c), r.settle(ctx, c))
+	if err != nil {
 		r.t.Errorf("after %d cuts: %v\nthe server's log: %s", n, err, p.tail())
 	}
 	disk.Settle() // the user's own commands in the repository flush nothing

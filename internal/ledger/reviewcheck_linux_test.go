@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -355,6 +358,35 @@ func (r *reviewed) commit(ref string) map[string]string {
 		out["app/"+name] = r.git("app", "show", ref+":"+name) + "\n"
 	}
 	return out
+}
+
+// contentHash matches a content that a record refers to.
+var contentHash = regexp.MustCompile(`"sha256":"([0-9a-f]{64})"`)
+
+// keptContents checks that each content is there, whole, which the records of reviews and staged commits refer to.
+func (r *reviewed) keptContents() error {
+	var errs []error
+	state := filepath.Join(r.dir, ".contexts/.ctxfs")
+	kinds := []string{"review/contexts/*.json", "review/journal/*.json", "review/revisions/*/*.json", "git/*/staged.json"}
+	for _, kind := range kinds {
+		records, err := filepath.Glob(filepath.Join(state, kind))
+		errs = append(errs, err)
+		for _, record := range records {
+			text, err := os.ReadFile(record)
+			errs = append(errs, err)
+			for _, match := range contentHash.FindAllSubmatch(text, -1) {
+				hash := string(match[1])
+				content, err := os.ReadFile(filepath.Join(state, "review/blobs", hash[:2], hash))
+				if sum := sha256.Sum256(content); err == nil && hex.EncodeToString(sum[:]) != hash {
+					err = fmt.Errorf("it is %q", content)
+				}
+				if err != nil {
+					errs = append(errs, fmt.Errorf("a content that %s refers to is lost: %w", record, err))
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // checkConflicts checks which conflicts are recorded.
