@@ -49,7 +49,7 @@ func Footprint(data mem.BufferSlice, d protoreflect.MessageDescriptor) (int64, e
 // shape is what a message type takes in memory.
 type shape struct {
 	bytes  int64
-	fields map[protowire.Number]member
+	fields map[protowire.Number]*member
 }
 
 // member is a field of a shape. Several is a list or a map, packed one of numbers that may share one length.
@@ -65,16 +65,16 @@ type member struct {
 	text bool
 }
 
-var shapes sync.Map // of protoreflect.FullName to *shape
+var shapes sync.Map // of protoreflect.MessageDescriptor to *shape
 
 // shapeOf returns the shape of a message type.
 func shapeOf(d protoreflect.MessageDescriptor) *shape {
-	if s, ok := shapes.Load(d.FullName()); ok {
+	if s, ok := shapes.Load(d); ok {
 		return s.(*shape)
 	}
 	all := map[protoreflect.FullName]*shape{}
 	s := shapeWith(d, all)
-	shapes.Store(d.FullName(), s)
+	shapes.Store(d, s)
 	return s
 }
 
@@ -83,11 +83,11 @@ func shapeWith(d protoreflect.MessageDescriptor, all map[protoreflect.FullName]*
 	if s, ok := all[d.FullName()]; ok {
 		return s
 	}
-	s := &shape{bytes: sizeOf(d), fields: map[protowire.Number]member{}}
+	s := &shape{bytes: sizeOf(d), fields: map[protowire.Number]*member{}}
 	all[d.FullName()] = s
 	for i := range d.Fields().Len() {
 		f := d.Fields().Get(i)
-		m := member{name: f.Name(), several: f.Cardinality() == protoreflect.Repeated, each: perField}
+		m := &member{name: f.Name(), several: f.Cardinality() == protoreflect.Repeated, each: perField}
 		switch f.Kind() {
 		case protoreflect.MessageKind, protoreflect.GroupKind:
 			m.to, m.each = shapeWith(f.Message(), all), perPointer
@@ -147,13 +147,13 @@ func (w *weigher) message(s *shape, end, depth int) error {
 		if !ok {
 			return nil // the decoder says what is wrong
 		}
-		m, known := s.fields[protowire.Number(tag>>3)]
+		m := s.fields[protowire.Number(tag>>3)]
 		begun := w.off
-		ok, err := w.field(m, known, protowire.Type(tag&7), end, depth)
+		ok, err := w.field(m, protowire.Type(tag&7), end, depth)
 		if err != nil {
 			return err
 		}
-		if !known {
+		if m == nil {
 			w.bytes += unknownCost * int64(w.off-begun+1)
 		}
 		if !ok {
@@ -164,12 +164,14 @@ func (w *weigher) message(s *shape, end, depth int) error {
 	return nil
 }
 
-// field walks over a field; false when it is malformed.
-func (w *weigher) field(m member, known bool, typ protowire.Type, end, depth int) (ok bool, err error) {
+// field walks over a field, whose member is nil if the type has none; false when it is malformed.
+func (w *weigher) field(m *member, typ protowire.Type, end, depth int) (ok bool, err error) {
 	switch {
 	case typ == protowire.StartGroupType || typ == protowire.EndGroupType:
 		return false, fserr.Invalid("the request has a group, and no message of this contract has one")
-	case typ != protowire.BytesType || !known:
+	case m == nil:
+		return w.value(typ, end), nil
+	case typ != protowire.BytesType:
 		return w.value(typ, end), w.count(m, 1)
 	}
 	size, ok := w.length(end)
@@ -195,7 +197,7 @@ func (w *weigher) field(m member, known bool, typ protowire.Type, end, depth int
 }
 
 // numbers walks over packed numbers to end.
-func (w *weigher) numbers(m member, end int) error {
+func (w *weigher) numbers(m *member, end int) error {
 	n := 0
 	for w.off < end {
 		if b, _ := w.next(end); b < 0x80 {
@@ -206,7 +208,7 @@ func (w *weigher) numbers(m member, end int) error {
 }
 
 // count counts n elements of a field.
-func (w *weigher) count(m member, n int) error {
+func (w *weigher) count(m *member, n int) error {
 	w.bytes += m.each * int64(n)
 	if !m.several {
 		return nil
@@ -215,14 +217,6 @@ func (w *weigher) count(m member, n int) error {
 		return tooMany(string(m.name))
 	}
 	return nil
-}
-
-// value is scanner's.
-func (w *weigher) value(typ protowire.Type, end int) bool {
-	s := scanner{cursor: w.cursor}
-	ok := s.value(typ, end)
-	w.cursor = s.cursor
-	return ok
 }
 
 // FootprintJSON is Footprint of a message in JSON, besides its text.

@@ -163,6 +163,9 @@ func FuzzFootprint(f *testing.F) {
 			t.Fatal(err)
 		}
 		told, err := footprintOf(data, d)
+		if again, err2 := Footprint(pieces(data, mem.NopBufferPool{}, 1, 0, 7), d); again != told || (err2 == nil) != (err == nil) {
+			t.Errorf("a %s of %d bytes: %d, %v are foreseen in one piece, %d, %v in several", d.Name(), len(data), told, err, again, err2)
+		}
 		if took := decodedBytes(data, typ.New().Interface()); err == nil && took > told+8*int64(len(data))+256<<10 { // the fuzzer allocates, too
 			t.Errorf("a %s of %d bytes takes %d bytes, and %d are foreseen", d.Name(), len(data), took, told)
 		}

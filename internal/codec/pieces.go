@@ -2,12 +2,14 @@ package codec
 
 import (
 	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // cursor walks over bytes that lie in pieces.
 type cursor struct {
+	// rest is what is left of the piece it stands in, and pieces are those that follow.
+	rest   []byte
 	pieces mem.BufferSlice
-	at     int // within the first piece
 	off    int // from the beginning
 }
 
@@ -17,11 +19,16 @@ func (c *cursor) skip(n, end int) bool {
 		return false
 	}
 	c.off += n
-	for c.at += n; len(c.pieces) > 0 && c.at >= c.pieces[0].Len(); c.pieces = c.pieces[1:] {
-		c.at -= c.pieces[0].Len()
+	for n > len(c.rest) {
+		n -= len(c.rest)
+		c.advance()
 	}
+	c.rest = c.rest[n:]
 	return true
 }
+
+// advance goes to the beginning of the next piece.
+func (c *cursor) advance() { c.rest, c.pieces = c.pieces[0].ReadOnlyData(), c.pieces[1:] }
 
 // varint reads one that ends before end; false when there is none.
 func (c *cursor) varint(end int) (v uint64, ok bool) {
@@ -42,12 +49,13 @@ func (c *cursor) next(end int) (byte, bool) {
 	if c.off >= end {
 		return 0, false
 	}
-	for c.at >= c.pieces[0].Len() { // an empty piece
-		c.at -= c.pieces[0].Len()
-		c.pieces = c.pieces[1:]
+	for len(c.rest) == 0 {
+		c.advance()
 	}
-	b := c.pieces[0].ReadOnlyData()[c.at]
-	return b, c.skip(1, end)
+	b := c.rest[0]
+	c.rest = c.rest[1:]
+	c.off++
+	return b, true
 }
 
 // length reads the length of a field that ends before end.
@@ -57,6 +65,23 @@ func (c *cursor) length(end int) (int, bool) {
 		return 0, false
 	}
 	return int(v), true
+}
+
+// value walks over a field's value.
+func (c *cursor) value(typ protowire.Type, end int) (ok bool) {
+	switch typ {
+	case protowire.VarintType:
+		_, ok = c.varint(end)
+		return ok
+	case protowire.Fixed32Type:
+		return c.skip(4, end)
+	case protowire.Fixed64Type:
+		return c.skip(8, end)
+	case protowire.BytesType:
+		size, ok := c.length(end)
+		return ok && c.skip(size, end)
+	}
+	return false
 }
 
 // appendRange appends the bytes from one offset to another.

@@ -107,23 +107,6 @@ func (s *scanner) ours(field protoreflect.FieldDescriptor, to *node, end int) bo
 	return s.skip(size, end)
 }
 
-// value walks over a field's value.
-func (s *scanner) value(typ protowire.Type, end int) (ok bool) {
-	switch typ {
-	case protowire.VarintType:
-		_, ok = s.varint(end)
-		return ok
-	case protowire.Fixed32Type:
-		return s.skip(4, end)
-	case protowire.Fixed64Type:
-		return s.skip(8, end)
-	case protowire.BytesType:
-		size, ok := s.length(end)
-		return ok && s.skip(size, end)
-	}
-	return false
-}
-
 // split unmarshals what surrounds the content and refers to the content.
 func (c *Codec) split(data mem.BufferSlice, f *finding, in *Incoming) error {
 	total := data.Len()
