@@ -19,8 +19,9 @@ import (
 const (
 	// maxCallOverhead bounds what a call's request has besides its content, in bytes.
 	maxCallOverhead = 64 << 10
-	// smallOverhead is what a request may have besides its content, in bytes, before it counts as content too.
-	smallOverhead = 256
+	// smallOverhead is what a request may take besides its content, in bytes, before it counts as content too: decoded, the smallest WriteFile
+	// takes 300.
+	smallOverhead = 512
 	// firstContent is the number from which a message's fields are content: data and text.
 	firstContent protowire.Number = 100
 	// leastPooled and mostPooled are the sizes of replies, in bytes, that are encoded in buffers which are used again once the link
