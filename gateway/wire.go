@@ -5,7 +5,6 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -58,7 +57,7 @@ func (d *requestDecoder) decode(message []byte) (*ctxfsv1.SessionRequest, error)
 		return &first.SessionRequest, nil
 	}
 	m := new(ctxfsv1.SessionRequest)
-	decodes, err := codec.Footprint(mem.BufferSlice{mem.SliceBuffer(message)}, m.ProtoReflect().Descriptor())
+	decodes, err := codec.FootprintBytes(message, m.ProtoReflect().Descriptor())
 	if err == nil && decodes > 4*session.MaxMessage {
 		err = fserr.Invalid("a session's message has too many elements")
 	}

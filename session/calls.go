@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -118,7 +117,7 @@ func (se *session) call(id uint64, c *ctxfsv1.SessionCall, rest []*ctxfsv1.Sessi
 		return res, m, err
 	}
 	n := len(c.GetData())
-	decodes, err := codec.Footprint(mem.BufferSlice{mem.SliceBuffer(c.GetData())}, r.method.Desc.Input())
+	decodes, err := codec.FootprintBytes(c.GetData(), r.method.Desc.Input())
 	if err != nil {
 		return false, se.reply(id, nil, nil, err)
 	}

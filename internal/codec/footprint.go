@@ -38,11 +38,20 @@ const (
 // Footprint returns about how many bytes of memory it takes to decode an encoding of a message type: up to 150 times its size. It fails with EINVAL if there
 // are more than MaxElements elements. What it cannot read it leaves to the decoder, which fails.
 func Footprint(data mem.BufferSlice, d protoreflect.MessageDescriptor) (int64, error) {
-	if data.Len() <= leastMeasured {
+	return footprint(cursor{pieces: data}, data.Len(), d)
+}
+
+// FootprintBytes is Footprint of an encoding in one piece. It allocates nothing.
+func FootprintBytes(data []byte, d protoreflect.MessageDescriptor) (int64, error) {
+	return footprint(cursor{rest: data}, len(data), d)
+}
+
+func footprint(at cursor, size int, d protoreflect.MessageDescriptor) (int64, error) {
+	if size <= leastMeasured {
 		return 0, nil
 	}
-	w := weigher{cursor: cursor{pieces: data}}
-	err := w.message(shapeOf(d), data.Len(), 0)
+	w := weigher{cursor: at}
+	err := w.message(shapeOf(d), size, 0)
 	return w.bytes, err
 }
 

@@ -111,10 +111,6 @@ func fields(d protoreflect.MessageDescriptor, above field) (all []field) {
 	return all
 }
 
-func footprintOf(data []byte, d protoreflect.MessageDescriptor) (int64, error) {
-	return Footprint(mem.BufferSlice{mem.SliceBuffer(data)}, d)
-}
-
 // TestFootprintOfEveryList decodes each list and map of each request with many elements, and with more than may be. It takes seconds: there are 60,
 // and it encodes each three times.
 func TestFootprintOfEveryList(t *testing.T) {
@@ -128,15 +124,15 @@ func TestFootprintOfEveryList(t *testing.T) {
 		for _, f := range fields(d, nil) {
 			n++
 			data := f.encode(times)
-			told, err := footprintOf(data, d)
+			told, err := FootprintBytes(data, d)
 			took := decodedBytes(data, typ.New().Interface())
 			if err != nil || took > told+2*int64(len(data)) || told > 8*took {
 				t.Errorf("%v: %d elements in %d bytes take %d bytes, and %d are foreseen, %v", f, times, len(data), took, told, err)
 			}
-			if _, err := footprintOf(f.encode(MaxElements+1), d); !errors.Is(err, fserr.EINVAL) || !strings.Contains(err.Error(), string(f.last().Name())) {
+			if _, err := FootprintBytes(f.encode(MaxElements+1), d); !errors.Is(err, fserr.EINVAL) || !strings.Contains(err.Error(), string(f.last().Name())) {
 				t.Errorf("%v: more than may be: %v", f, err)
 			}
-			if _, err := footprintOf(f.encode(MaxElements-10), d); err != nil {
+			if _, err := FootprintBytes(f.encode(MaxElements-10), d); err != nil {
 				t.Errorf("%v: as many as may be: %v", f, err)
 			}
 		}
@@ -162,7 +158,7 @@ func FuzzFootprint(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		told, err := footprintOf(data, d)
+		told, err := FootprintBytes(data, d)
 		if again, err2 := Footprint(pieces(data, mem.NopBufferPool{}, 1, 0, 7), d); again != told || (err2 == nil) != (err == nil) {
 			t.Errorf("a %s of %d bytes: %d, %v are foreseen in one piece, %d, %v in several", d.Name(), len(data), told, err, again, err2)
 		}
