@@ -1,11 +1,13 @@
 package exec
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -37,10 +39,27 @@ func (b *box) confine(groups *cgroups, name string, l Limits) (err error) {
 	return nil
 }
 
-// unblock lets a sandbox begin.
-func (b *box) unblock() error {
-	_, err := b.block.Write([]byte{0})
-	return errors.Join(err, b.block.Close())
+// unblock lets bwrap start the first step of the command, and waits until bwrap has closed its end. All is mounted then, and process 1 is in the user
+// namespace of the command.
+func (b *box) unblock(ctx context.Context) error {
+	if _, err := b.block.Write([]byte{0}); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = b.block.SetReadDeadline(time.Now()) }) // a socket takes deadlines
+	_, _ = b.block.Read(make([]byte, 1))                                               // it ends; bwrap never writes
+	if !stop() {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// letBegin lets the first step become the command.
+func (b *box) letBegin() error {
+	_, err := b.begun.Write([]byte{0})
+	if errors.Is(err, syscall.EPIPE) {
+		err = nil // the step has failed, and its exit is reported
+	}
+	return errors.Join(err, b.begun.Close())
 }
 
 // outOfMemory reports whether the kernel has killed a process of the sandbox for its memory limit.

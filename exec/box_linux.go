@@ -14,6 +14,7 @@ import (
 	osexec "os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -78,8 +79,9 @@ type box struct {
 	// output has the ends of standard output and error; of a terminal the first alone, which is tty too.
 	output [2]*os.File
 	tty    *os.File
-	// block is written to when the sandbox may begin.
-	block *os.File
+	// block is written to when bwrap may go on: what it starts is confined then. begun is written to when the command may begin.
+	block *net.UnixConn
+	begun *os.File
 	// cgroup has no directories where there are none to make it in.
 	cgroup *cgroup
 	// collected waits until the output is in the spools.
@@ -162,19 +164,32 @@ func (p *Process) launch(ctx context.Context, access *contexts.Access) (err erro
 	return nil
 }
 
-func (p *Process) launchIn(ctx context.Context, b *bundle, user User, l *plumbing) error {
-	box := &box{init: -1}
+// newBox returns a sandbox that b starts. What enter returns then waits for letBegin. The caller closes block.
+func newBox(b *bundle, l *plumbing) (*box, error) {
 	statusEnd, status, err := l.pipe(true)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	box.status, box.reports = status, json.NewDecoder(&drained{File: status})
-	blockEnd, block, err := l.pipe(false)
+	beginEnd, begun, err := l.pipe(false)
+	if err != nil {
+		return nil, err
+	}
+	block, blockEnd, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
+	l.theirs = append(l.theirs, blockEnd)
+	b.add("--json-status-fd", b.pass(statusEnd), "--block-fd", b.pass(blockEnd))
+	b.begin, _ = strconv.Atoi(b.pass(beginEnd)) // it is a number
+	return &box{init: -1, status: status, reports: json.NewDecoder(&drained{File: status}), block: block, begun: begun}, nil
+}
+
+func (p *Process) launchIn(ctx context.Context, b *bundle, user User, l *plumbing) error {
+	box, err := newBox(b, l)
 	if err != nil {
 		return err
 	}
-	box.block = block
-	b.add("--json-status-fd", b.pass(statusEnd), "--block-fd", b.pass(blockEnd))
+	defer box.block.Close()
 	step := p.cmd.Limits.step(b.beside)
 	if p.cmd.Pty != nil {
 		// bwrap leads a session without a terminal. --new-session would cut the command off from its own.
@@ -286,10 +301,13 @@ func (b *box) begin(ctx context.Context, groups *cgroups, user User, name string
 	if err := ready(); err != nil {
 		return err
 	}
+	if err := b.unblock(ctx); err != nil {
+		return err
+	}
 	if err := b.boundTerminals(ctx, user); err != nil {
 		return err
 	}
-	return b.unblock()
+	return b.letBegin()
 }
 
 // identify reads which process is the first of the sandbox.

@@ -314,14 +314,6 @@ func (r *room) begin(ctx context.Context, root *os.File, user User) (err error) 
 	if err != nil {
 		return err
 	}
-	socket, _ := strconv.Atoi(argv[len(argv)-1]) // inner passed it
-	terminals, err := b.terminals()
-	if err == nil {
-		argv, err = b.enter(entry.Step{Keep: socket, Terminals: terminals}, argv...)
-	}
-	if err != nil {
-		return errors.Join(err, init.Close())
-	}
 	var l plumbing
 	defer func() {
 		closeAll(l.theirs)
@@ -330,18 +322,19 @@ func (r *room) begin(ctx context.Context, root *os.File, user User) (err error) 
 			_ = init.Close() // the sandbox did not begin
 		}
 	}()
-	box := &box{init: -1}
-	statusEnd, status, err := l.pipe(true)
+	box, err := newBox(b, &l)
 	if err != nil {
 		return err
 	}
-	box.status, box.reports = status, json.NewDecoder(&drained{File: status})
-	blockEnd, block, err := l.pipe(false)
+	defer box.block.Close()
+	socket, _ := strconv.Atoi(argv[len(argv)-1]) // inner passed it
+	terminals, err := b.terminals()
 	if err != nil {
 		return err
 	}
-	box.block = block
-	b.add("--json-status-fd", b.pass(statusEnd), "--block-fd", b.pass(blockEnd))
+	if argv, err = b.enter(entry.Step{Keep: socket, Terminals: terminals}, argv...); err != nil {
+		return err
+	}
 	if box.cmd, err = b.command(*r.table.sandbox.bwrap.Load(), user, argv); err != nil {
 		return err
 	}

@@ -33,6 +33,8 @@ type bundle struct {
 	env []string
 	// beside is the number of other sandboxes of the context.
 	beside int
+	// begin is the descriptor of Step.Begin.
+	begin int
 	// unrestricted is set in tests: the sandbox then is that of a kernel without Landlock.
 	unrestricted bool
 }
@@ -67,7 +69,7 @@ func (b *bundle) enter(s entry.Step, argv ...string) ([]string, error) {
 	if s.Environment, err = b.environment(); err != nil {
 		return nil, err
 	}
-	s.Inside, s.Quotas = true, quotas(b.beside)
+	s.Inside, s.Begin, s.Quotas = true, b.begin, quotas(b.beside)
 	if !b.unrestricted {
 		s.Paths = append(s.Paths, b.permitted()...)
 	}

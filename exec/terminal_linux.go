@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"syscall"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -132,14 +131,12 @@ func (c console) control(f func(fd int) error) error {
 // third of what kernel.pty.max leaves beside the host's reserve.
 const sandboxTerminals = 32
 
-// boundTerminals bounds the pseudo terminals of a sandbox that is being set up. bwrap mounts a devpts for each sandbox, and sets no bound: one sandbox
-// could open all of the machine. There is no bound where the kernel refuses to let user into the sandbox's namespaces, as with a setuid bwrap.
+// boundTerminals bounds the pseudo terminals of a sandbox between unblock and letBegin, while the first step of the command starts. bwrap mounts a devpts
+// for each sandbox, and sets no bound: one sandbox could open all of the machine. There is no bound where the kernel refuses to let user into the
+// sandbox's namespaces, as with a setuid bwrap. The process of fork lives for a moment only: while it lives, each page that this process writes is copied.
 func (b *box) boundTerminals(ctx context.Context, user User) error {
 	remount, err := newRemount(b.initPID, b.init, user)
 	if err != nil {
-		return err
-	}
-	if err := untilNested(ctx, b.initPID); err != nil {
 		return err
 	}
 	pid, errno := remount.fork()
@@ -166,55 +163,15 @@ func (b *box) boundTerminals(ctx context.Context, user User) error {
 	}
 }
 
-// untilNested waits until a process is in a user namespace below a child of this process's. Then the process of fork lives for a moment only: while it
-// lives, each page that this process writes is copied. untilNested ends as well if it cannot find out; that process waits then.
-func untilNested(ctx context.Context, pid int) error {
-	for range enterTries {
-		if nested, err := isNested(pid); nested || err != nil {
-			return nil //nolint:nilerr // see above
-		}
-		select {
-		case <-time.After(enterPause):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-// isNested reports whether the user namespace of a process is neither this process's nor a child of that.
-func isNested(pid int) (bool, error) {
-	fd, err := unix.Open(fmt.Sprintf("/proc/%d/ns/user", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return false, err
-	}
-	defer unix.Close(fd)
-	parent, err := unix.IoctlRetInt(fd, unix.NS_GET_PARENT)
-	if err != nil {
-		return false, err
-	}
-	defer unix.Close(parent)
-	var its, own unix.Stat_t
-	err = errors.Join(unix.Fstat(parent, &its), unix.Stat("/proc/self/ns/user", &own))
-	return its.Ino != own.Ino, err
-}
-
-// enterPause is between two looks for a sandbox's second user namespace.
-const enterPause = 100 * time.Microsecond
-
-// enterTries bounds the wait for a sandbox's second user namespace, in pauses.
-const enterTries = 300_000
-
 // remount changes the options of a sandbox's devpts. That needs a process with one thread, since no other can enter a user namespace (setns(2)).
 type remount struct {
 	userNamespace, target, options *byte
 	process1                       uintptr
 	uid, gid                       uintptr
-	pause                          unix.Timespec
 }
 
 func newRemount(pid, pidfd int, user User) (*remount, error) {
-	r := &remount{process1: uintptr(pidfd), uid: uintptr(user.UID), gid: uintptr(user.GID), pause: unix.NsecToTimespec(enterPause.Nanoseconds())}
+	r := &remount{process1: uintptr(pidfd), uid: uintptr(user.UID), gid: uintptr(user.GID)}
 	for to, text := range map[**byte]string{
 		&r.userNamespace: fmt.Sprintf("/proc/%d/ns/user", pid), &r.target: "/dev/pts",
 		&r.options: fmt.Sprintf("mode=620,ptmxmode=666,max=%d", sandboxTerminals), // the first two as bwrap has them
@@ -245,14 +202,8 @@ func (r *remount) fork() (pid int, errno syscall.Errno) {
 	if errno == 0 {
 		_, _, errno = syscall.RawSyscall(unix.SYS_SETRESUID, r.uid, r.uid, r.uid)
 	}
-	tries := 0
-	for entered := false; errno == 0 && !entered; {
-		// bwrap makes a second user namespace when all is mounted. Until then the parent is the namespace of this process, which cannot enter it again.
+	if errno == 0 {
 		errno = r.enterParent()
-		entered = errno == 0
-		if tries++; errno == unix.EINVAL && tries < enterTries {
-			_, _, errno = syscall.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&r.pause)), 0, 0) //nolint:gosec // the kernel reads it
-		}
 	}
 	if errno == 0 {
 		_, _, errno = syscall.RawSyscall(unix.SYS_SETNS, r.process1, unix.CLONE_NEWNS, 0)

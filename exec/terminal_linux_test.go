@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/fserr"
-	"github.com/ctxfs/ctxfs/internal/clocktest"
 )
 
 // typist types into the terminal of a process and reads what it shows.
@@ -353,52 +352,4 @@ func TestAClosedTerminalTakesNoSize(t *testing.T) {
 	if err := (console{ours}).resize(Pty{Cols: 80, Rows: 24}); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("after its end: %v, want os.ErrClosed", err)
 	}
-}
-
-// TestNestedUserNamespace has a process in this process's user namespace, in a child of that, and in one below.
-func TestNestedUserNamespace(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		argv   []string
-		nested bool
-	}{
-		"a child":   {[]string{"unshare", "--user", "--map-root-user", "sleep", "1000"}, false},
-		"one below": {[]string{"unshare", "--user", "--map-root-user", "unshare", "--user", "sleep", "1000"}, true},
-	} {
-		cmd := osexec.Command(c.argv[0], c.argv[1:]...)
-		if err := cmd.Start(); err != nil {
-			t.Skipf("no unshare here: %v", err)
-		}
-		defer func() { _ = cmd.Wait() }() // it was killed
-		defer func() { _ = cmd.Process.Kill() }()
-		if !runs(t, cmd.Process.Pid, "sleep") {
-			t.Skip("no user namespaces here")
-		}
-		if nested, err := isNested(cmd.Process.Pid); nested != c.nested || err != nil {
-			t.Errorf("%s: nested %v (%v)", name, nested, err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // clock: the wait must not end before it
-		err := untilNested(ctx, cmd.Process.Pid)
-		cancel()
-		if (err == nil) != c.nested {
-			t.Errorf("%s: the wait ended with %v", name, err)
-		}
-	}
-	if nested, err := isNested(os.Getpid()); nested {
-		t.Errorf("this process is nested (%v)", err)
-	}
-	if err := untilNested(t.Context(), 1<<22+1); err != nil {
-		t.Errorf("no process: %v", err)
-	}
-}
-
-// runs waits until a process runs a program. It reports false if the process ends.
-func runs(t *testing.T, pid int, program string) (is bool) {
-	t.Helper()
-	clocktest.Await(t, "the program runs", func() bool {
-		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		is = strings.HasPrefix(string(line), program)
-		return is || err != nil || len(line) == 0 // the process has ended
-	})
-	return is
 }

@@ -67,6 +67,8 @@ type Step struct {
 	Keep int `json:",omitempty"`
 	// Inside says that bwrap started this program: the step waits until process 1, which is bwrap too, has closed the files that both were started with.
 	Inside bool `json:",omitempty"`
+	// Begin is the descriptor of a pipe; 0 for none. The step waits for a byte in it before it becomes the command, and fails if the pipe ends.
+	Begin int `json:",omitempty"`
 
 	// confirm is the socket on which a spare confirms that the command begins; 0 for none.
 	confirm int

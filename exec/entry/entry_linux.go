@@ -139,6 +139,9 @@ func enter(s Step, argv []string) (code int, err error) {
 	case err != nil:
 		return exitNotExecutable, fmt.Errorf("%s: %w", argv[0], errors.Unwrap(err)) // without the name of package exec
 	}
+	if err := s.awaitBegin(); err != nil {
+		return exitFailed, fmt.Errorf("wait for the beginning: %w", err)
+	}
 	if err := s.limit(); err != nil {
 		return exitFailed, err
 	}
@@ -154,6 +157,15 @@ func enter(s Step, argv []string) (code int, err error) {
 		return exitNotFound, fmt.Errorf("%s: its interpreter: %w", argv[0], err)
 	}
 	return exitNotExecutable, fmt.Errorf("%s: %w", argv[0], err)
+}
+
+// awaitBegin waits until the command may begin.
+func (s Step) awaitBegin() error {
+	if s.Begin == 0 {
+		return nil
+	}
+	_, err := io.ReadFull(os.NewFile(uintptr(s.Begin), "begin"), make([]byte, 1))
+	return err
 }
 
 // confirmed confirms that the command begins.

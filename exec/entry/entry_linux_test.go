@@ -64,6 +64,27 @@ func TestLimitsAreThoseOfTheCommand(t *testing.T) {
 	}
 }
 
+// TestCommandBeginsWithAByte gives a step a pipe with a byte, and one that ends without.
+func TestCommandBeginsWithAByte(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"x": "begun\n", "": "ctxfs: wait for the beginning: EOF\n"} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		_, err = w.WriteString(text)
+		if err := errors.Join(err, w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		cmd := stepping(t, Step{Begin: 3}, []*os.File{r}, "/bin/echo", "begun")
+		out, err := cmd.CombinedOutput()
+		if string(out) != want || (err == nil) != (text != "") {
+			t.Errorf("after %q: %q, %v; want %q", text, out, err, want)
+		}
+	}
+}
+
 // spare starts a spare, whose output is in out when it has ended, and returns the socket for its order.
 func spare(t *testing.T, out *bytes.Buffer) (cmd *osexec.Cmd, socket int) {
 	t.Helper()
