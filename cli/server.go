@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ctxfs/ctxfs/client"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 func (a *app) statusCommand() *cobra.Command {
@@ -186,7 +187,7 @@ func (a *app) auditCommand() *cobra.Command {
 
 // tail prints the last lines of the audit log, and with follow new ones, also those of a file that takes its place.
 func (a *app) tail(ctx context.Context, path string, last int, follow bool) error {
-	file, err := os.Open(path)
+	file, err := statedir.OpenFile(path, os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -225,7 +226,7 @@ func (a *app) tail(ctx context.Context, path string, last int, follow bool) erro
 			return ctx.Err()
 		case <-ticker.C:
 		}
-		next, err := os.Open(path)
+		next, err := statedir.OpenFile(path, os.O_RDONLY, 0)
 		if err != nil {
 			continue // it is just being rotated
 		}

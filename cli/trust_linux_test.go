@@ -7,7 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ctxfs/ctxfs/internal/servertest"
+	"github.com/ctxfs/ctxfs/server"
 )
 
 // TestCommandsBelieveNoServerOfAnotherUser has root run commands in a workspace of another user, who listens at the socket that server.json
@@ -115,4 +118,23 @@ func TestWhatWasSeenIsTheUsersOwn(t *testing.T) {
 	s.home = t.TempDir()
 	s.ok("diff", "panels/test")
 	s.ok("approve", "panels/test", "--all")
+}
+
+// TestAuditReadsOnlyAPlainFile has something else in the place of the audit log.
+func TestAuditReadsOnlyAPlainFile(t *testing.T) {
+	t.Parallel()
+	ws := servertest.Workspace(t)
+	path := filepath.Join(t.TempDir(), "audit.log")
+	servertest.Start(t, ws, func(c *server.Config) { c.AuditLog = path })
+	s := &shell{t: t, dir: ws}
+	for is, put := range map[string]func() error{
+		"a FIFO": func() error { return unix.Mkfifo(path, 0o600) },
+		"a link": func() error { return os.Symlink(filepath.Join(ws, "README.md"), path) },
+	} {
+		must(t, os.Remove(path), put())
+		code, out, errs := s.run("audit")
+		if code != 1 || !strings.Contains(errs, "is not the file that ctxfs wrote ("+is+")") {
+			t.Errorf("%s: exit %d, %q, %q", is, code, out, errs)
+		}
+	}
 }

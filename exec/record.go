@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // record is what Config.Dir keeps of a process, beside its output, for the engine that finds the directory after this one was killed.
@@ -57,7 +58,7 @@ func (p *Process) save(sandbox identity, exit *Exit) error {
 		return fmt.Errorf("encode the record of a command: %w", err)
 	}
 	path := filepath.Join(p.table.cfg.Dir, p.ID+recordSuffix)
-	if err := os.WriteFile(path+"~", data, 0o600); err != nil {
+	if err := statedir.WriteFile(path+"~", data, 0o600); err != nil {
 		_ = os.Remove(path + "~") // a disk without room has a part of it
 		return err
 	}
@@ -79,7 +80,7 @@ func records(dir string) ([]record, error) {
 		if !isRecord {
 			continue
 		}
-		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		data, err := statedir.ReadFile(filepath.Join(dir, e.Name()), statedir.MaxList)
 		if err != nil {
 			return nil, err
 		}
@@ -198,7 +199,7 @@ func moved(from, to string) error {
 // endedSpool returns the spool of a stream that has ended. known says that size is its length. The length of another is that of the file, if
 // the writer had not begun to overwrite the tail: after that only the head is known.
 func endedSpool(path string, known bool, size, unkept int64) (*spool, error) {
-	st, err := os.Stat(path)
+	st, err := os.Lstat(path)
 	missing := errors.Is(err, os.ErrNotExist)
 	switch {
 	case err != nil && !missing:

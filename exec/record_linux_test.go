@@ -1,7 +1,9 @@
 package exec
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
@@ -9,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // leave writes what an engine that was killed leaves of a process.
@@ -172,4 +176,55 @@ func TestReapEndsOnlyWhatARecordNames(t *testing.T) {
 	if got := sleep.ProcessState.Sys().(syscall.WaitStatus); got.Signal() != syscall.SIGKILL { //nolint:forcetypeassert // it is one on Linux
 		t.Errorf("it ended with %v", got)
 	}
+}
+
+// TestOnlyPlainFilesAreAdopted has another user put something else in the place of each file of a command. Nothing
+// waits for it, and the file elsewhere is neither read nor changed.
+func TestOnlyPlainFilesAreAdopted(t *testing.T) {
+	t.Parallel()
+	exit := &Exit{Reason: Exited, At: time.Now()}
+	r := record{ID: "p-x", Command: Command{Context: "ctx_a", Argv: []string{"make"}}, Exit: exit, Sizes: [2]int64{6, 0}}
+	for _, name := range []string{"p-x.json", "p-x.json~", "p-x.out"} {
+		for kind, put := range map[string]func(victim, path string) error{
+			"a FIFO": func(_, path string) error { return syscall.Mkfifo(path, 0o600) },
+			"a link": os.Symlink,
+		} {
+			t.Run(name+" is "+kind, func(t *testing.T) {
+				t.Parallel()
+				dir, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
+				leave(t, dir, r, "stdout", "")
+				path := filepath.Join(dir, name)
+				content, _ := os.ReadFile(path) // p-x.json~ is missing
+				_ = os.Remove(path)
+				if err := errors.Join(os.WriteFile(victim, content, 0o600), put(victim, path)); err != nil {
+					t.Fatal(err)
+				}
+				refused, ended := error(nil), make(chan struct{})
+				go func() {
+					defer close(ended)
+					refused = adoptAndRead(t, dir, r.ID)
+				}()
+				await(t, ended)
+				if other, ok := errors.AsType[*statedir.NotPlainError](refused); !ok || other.Path != path || other.Is != kind {
+					t.Errorf("got %v", refused)
+				}
+				if after, err := os.ReadFile(victim); err != nil || !bytes.Equal(after, content) {
+					t.Errorf("the file elsewhere has %q, %v", after, err)
+				}
+			})
+		}
+	}
+}
+
+// adoptAndRead opens an engine on a directory, and reads and removes a process that it finds there.
+func adoptAndRead(t *testing.T, dir, id string) error {
+	e, err := Open(t.Context(), Config{Dir: dir, Unfinished: Lost})
+	if err != nil {
+		return err
+	}
+	p, err := e.Get(id)
+	if err == nil {
+		err = errors.Join(p.Output(t.Context(), [2]int64{}, Watching, func(Output) error { return nil }), e.Remove(id))
+	}
+	return errors.Join(err, e.Close())
 }

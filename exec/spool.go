@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"sync"
+
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // What a spool keeps of a stream, in bytes.
@@ -184,7 +186,7 @@ func (s *spool) drop() error {
 		return nil
 	}
 	s.dropped = true
-	return errors.Join(os.Truncate(s.path, 0), os.Remove(s.path))
+	return errors.Join(statedir.WriteFile(s.path, nil, 0o600), os.Remove(s.path))
 }
 
 func (s *spool) isDropped() bool {
@@ -211,7 +213,7 @@ type reader struct {
 
 // open fails with errDropped once the file was removed.
 func (s *spool) open() (*reader, error) {
-	f, err := os.Open(s.path)
+	f, err := statedir.OpenFile(s.path, os.O_RDONLY, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, errDropped
 	}

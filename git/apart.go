@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // DraftApart begins a commit on top of a branch, which may be checked out and need not exist. Its objects go to a repository of our own:
@@ -89,7 +90,7 @@ func (l *Local) lend(ctx context.Context, s *scratch) error {
 
 // replace gives a file a content, which other commands see whole.
 func replace(name string, data []byte) error {
-	if now, err := os.ReadFile(name); err == nil && bytes.Equal(now, data) {
+	if now, err := statedir.ReadFile(name, maxPackedRefs); err == nil && bytes.Equal(now, data) {
 		return nil
 	}
 	f, err := os.CreateTemp(filepath.Dir(name), ".new-*")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/durable"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // EntryKind says what a journal entry is of.
@@ -161,7 +162,7 @@ func (j journal) next() (int64, error) {
 }
 
 func (j journal) read(id int64, suffix string) (*Entry, error) {
-	data, err := os.ReadFile(j.file(id, suffix))
+	data, err := statedir.ReadFile(j.file(id, suffix), statedir.MaxList)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, j.missing(id)
 	}

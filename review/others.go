@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // Other is another context that changes some of the paths that a context changes.
@@ -51,7 +53,7 @@ func openListings(dir string, log *zap.Logger) (*listings, error) {
 	l := &listings{dir: dir, log: log, of: map[string]listing{}}
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
-		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		data, err := statedir.ReadFile(filepath.Join(dir, e.Name()), statedir.MaxList)
 		var one listing
 		if err == nil && json.Unmarshal(data, &one) == nil {
 			l.of[e.Name()] = one

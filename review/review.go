@@ -20,6 +20,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/git"
 	"github.com/ctxfs/ctxfs/internal/durable"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // Contexts is what reviews need of contexts.
@@ -246,7 +247,7 @@ func (r *Reviews) lockWorkspace(ctx context.Context) (unlock func(), err error) 
 	if err != nil {
 		return nil, err
 	}
-	f := flock.New(filepath.Join(r.cfg.Dir, workspaceLock), flock.SetPermissions(0o600))
+	f := flock.New(filepath.Join(r.cfg.Dir, workspaceLock), flock.SetPermissions(0o600), flock.SetFlag(statedir.LockFlags))
 	if ok, err := f.TryLockContext(ctx, lockPoll); err != nil || !ok {
 		free()
 		return nil, &fserr.Error{Code: fserr.CodeOf(err), Detail: "another process applies changes to the workspace", Err: err}

@@ -16,6 +16,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/durable"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // revisionFormat is the format of revisions that this version reads and writes.
@@ -68,7 +69,7 @@ func (r revisions) list(context string) ([]*revision, error) {
 
 // load reads a revision, nil if there is none.
 func (r revisions) load(context, id string) (*revision, error) {
-	data, err := os.ReadFile(filepath.Join(r.of(context), id+".json"))
+	data, err := statedir.ReadFile(filepath.Join(r.of(context), id+".json"), statedir.MaxList)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

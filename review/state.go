@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // Decision is what a reviewer decided.
@@ -116,7 +117,7 @@ func (s states) file(id string) string { return filepath.Join(s.dir, id+".json")
 
 func (s states) read(id string) (*state, error) {
 	st := &state{}
-	data, err := os.ReadFile(s.file(id))
+	data, err := statedir.ReadFile(s.file(id), statedir.MaxList)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &state{Format: stateFormat}, nil
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/durable"
 	"github.com/ctxfs/ctxfs/internal/sparse"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 )
 
 // Store keeps contents by their hash (Version.Hash):
@@ -214,7 +215,7 @@ func (s *Store) Open(hash string) (*os.File, error) {
 	if len(hash) != hex.EncodedLen(sha256.Size) {
 		return nil, fs.ErrNotExist
 	}
-	return os.Open(s.path(hash))
+	return statedir.OpenFile(s.path(hash), os.O_RDONLY, 0)
 }
 
 // content opens the content of a version, which the store should have. A power failure may have taken one that was not

@@ -23,6 +23,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/exec"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -103,7 +104,7 @@ func slots(dir string) ([]string, error) {
 
 // lockOf opens the lock of a runner's directory, and takes it if it is free. The lock lasts until every process that got the file has closed it.
 func lockOf(dir string) (lock *os.File, free bool, err error) {
-	lock, err = os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	lock, err = statedir.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, false, err
 	}
@@ -483,7 +484,7 @@ func (r *Runners) run(dir string, files []*os.File) error {
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(filepath.Join(r.cfg.Dir, logName), os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	log, err := statedir.OpenFile(filepath.Join(r.cfg.Dir, logName), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/ctxfs/ctxfs/exec"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 	"github.com/ctxfs/ctxfs/metadata/memory"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -375,5 +376,33 @@ func TestLostLimitsAreLogged(t *testing.T) {
 	entries := logged.All()
 	if len(entries) != 1 || entries[0].ContextMap()["controller"] != "memory" || entries[0].ContextMap()["before"] != "cgroup v2" {
 		t.Errorf("logged %v", entries)
+	}
+}
+
+// TestFilesOfRunnersArePlain has something else in the place of the lock and of the log of runners.
+func TestFilesOfRunnersArePlain(t *testing.T) {
+	t.Parallel()
+	for kind, put := range map[string]func(path string) error{
+		"a FIFO": func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"a link": func(path string) error { return os.Symlink(filepath.Join(t.TempDir(), "elsewhere"), path) },
+	} {
+		dir := t.TempDir()
+		for name, open := range map[string]func() error{
+			lockName: func() error {
+				lock, _, err := lockOf(dir)
+				return errors.Join(err, lock.Close())
+			},
+			logName: func() error {
+				r := &Runners{cfg: Config{Dir: dir, Program: []string{"/bin/true"}}}
+				return r.run(dir, nil)
+			},
+		} {
+			if err := put(filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+			if other, ok := errors.AsType[*statedir.NotPlainError](open()); !ok || other.Is != kind {
+				t.Errorf("%s is %s, and was opened", name, kind)
+			}
+		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/internal/method"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/server/services"
@@ -40,7 +41,7 @@ func (s *Server) openAudit() (*auditLog, error) {
 	}
 	file, err := openRotated(s.cfg.AuditLog, int64(s.cfg.AuditMaxSize), s.cfg.AuditKeep)
 	if err != nil {
-		return nil, fmt.Errorf("open the audit log: %w", err)
+		return nil, fmt.Errorf("open the audit log (--audit-log): %w", err)
 	}
 	return &auditLog{file: file, metrics: s.metrics, log: s.log, strangers: rate.NewLimiter(strangerLines, 10*strangerLines)}, nil
 }
@@ -245,10 +246,7 @@ func openRotated(path string, maxSize int64, keep int) (*rotatedFile, error) {
 
 // open opens the file, which only its owner may read.
 func (r *rotatedFile) open() error {
-	if st, err := os.Stat(r.path); err == nil && !st.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file", r.path)
-	}
-	f, err := os.OpenFile(r.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+	f, err := statedir.OpenFile(r.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
@@ -295,7 +293,7 @@ func (r *rotatedFile) Write(line []byte) (int, error) {
 // finally lost, each time that a full disk or a lack of descriptors prevents the new one.
 func (r *rotatedFile) turn() error {
 	next := r.path + ".new"
-	f, err := os.OpenFile(next, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := statedir.OpenFile(next, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

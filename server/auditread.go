@@ -16,6 +16,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/statedir"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -131,12 +132,12 @@ func (a *auditLog) place(cursor string) (*auditPlace, error) {
 		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "bad cursor", Hint: "use the cursor of an entry, or none"}
 	}
 	for i := range a.file.keep + 1 {
-		f, err := os.Open(a.file.numbered(i))
+		f, err := a.file.reading(i)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read the audit log: %w", err)
+			return nil, err
 		}
 		p := &auditPlace{log: a.file, file: f, offset: offset}
 		if p.id, err = idOf(f); err == nil && p.id == id {
@@ -172,9 +173,9 @@ func (p *auditPlace) clone() (*auditPlace, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.Open(p.log.numbered(i))
+	f, err := p.log.reading(i)
 	if err != nil {
-		return nil, fmt.Errorf("read the audit log: %w", err)
+		return nil, err
 	}
 	return &auditPlace{log: p.log, file: f, id: p.id, offset: p.offset}, nil
 }
@@ -205,12 +206,12 @@ func (p *auditPlace) move(by int) error {
 	if i+by < 0 || i+by > p.log.keep {
 		return io.EOF
 	}
-	f, err := os.Open(p.log.numbered(i + by))
+	f, err := p.log.reading(i + by)
 	if errors.Is(err, fs.ErrNotExist) {
 		return io.EOF
 	}
 	if err != nil {
-		return fmt.Errorf("read the audit log: %w", err)
+		return err
 	}
 	p.close()
 	p.file, p.buffer, p.offset = f, nil, 0
@@ -320,13 +321,22 @@ func (p *auditPlace) entry(line []byte, offset int64) *ctxfsv1.AuditEntry {
 	}
 }
 
+// reading opens a file of the log for a reader.
+func (r *rotatedFile) reading(i int) (*os.File, error) {
+	f, err := statedir.OpenFile(r.numbered(i), os.O_RDONLY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("read the audit log: %w", err)
+	}
+	return f, nil
+}
+
 // end returns the place behind the last line.
 func (r *rotatedFile) end() (*auditPlace, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f, err := os.Open(r.path)
+	f, err := r.reading(0)
 	if err != nil {
-		return nil, fmt.Errorf("read the audit log: %w", err)
+		return nil, err
 	}
 	p := &auditPlace{log: r, file: f}
 	st, err := f.Stat()
