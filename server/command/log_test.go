@@ -19,8 +19,8 @@ func TestLogsOfCtxfsAreBounded(t *testing.T) {
 	cfg := server.DefaultConfig()
 	cfg.Workspace = t.TempDir()
 	own, _, err := openLog(cfg, "0.0.0-test")
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || own == nil {
+		t.Fatal(own, err)
 	}
 	other := filepath.Join(t.TempDir(), "log")
 	for name, c := range map[string]struct {
@@ -52,5 +52,36 @@ func TestLogsOfCtxfsAreBounded(t *testing.T) {
 	}
 	if err := own.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDetachedServerNeedsItsLog has something else in the place of the log. The server is not started, and the refusal
+// names the remedy.
+func TestDetachedServerNeedsItsLog(t *testing.T) {
+	t.Parallel()
+	for is, put := range map[string]func(path string) error{
+		"a directory": func(path string) error { return os.Mkdir(path, 0o700) },
+		"a link":      func(path string) error { return os.Symlink(filepath.Join(t.TempDir(), "elsewhere"), path) },
+	} {
+		cfg := server.DefaultConfig()
+		cfg.Workspace = t.TempDir()
+		l, err := cfg.Layout()
+		if err == nil {
+			err = l.Make("0.0.0-test")
+		}
+		if err == nil {
+			err = put(filepath.Join(l.State, logName))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		e := Env{Stdout: &out, Stderr: &out, Args: []string{"-test.list=^$"}, Environ: os.Environ(), Version: "0.0.0-test"}
+		err = e.detach(t.Context(), cfg, false)
+		for _, want := range []string{"server.log is not the file that ctxfs wrote (" + is + ")", "2>>FILE"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", is, err)
+			}
+		}
 	}
 }

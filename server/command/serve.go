@@ -74,10 +74,12 @@ func (e Env) detach(ctx context.Context, cfg server.Config, asJSON bool) error {
 	args := slices.DeleteFunc(slices.Clone(e.Args), func(a string) bool { return strings.HasPrefix(a, "--detach") })
 	child := exec.CommandContext(context.WithoutCancel(ctx), program, args...)
 	child.Env, child.SysProcAttr = e.Environ, ownSession()
+	child.Stderr = e.Stderr
 	log, begun, err := openLog(cfg, e.Version)
 	if err != nil {
-		child.Stderr = e.Stderr // it fails alike, and knows the exit code
-	} else {
+		return err
+	}
+	if log != nil {
 		defer func() { _ = log.Close() }()
 		child.Stderr = log
 	}
@@ -127,18 +129,22 @@ func (e Env) logOf(cfg server.Config) io.Writer {
 	return bounded(file)
 }
 
-// openLog opens the log of a detached server at its end.
+// openLog opens the log of a detached server at its end. It returns nil if the state directory cannot be made: the
+// server fails alike, and knows the exit code.
 func openLog(cfg server.Config, version string) (log *os.File, end int64, err error) {
 	l, err := cfg.Layout()
 	if err == nil {
 		err = l.Make(version)
 	}
-	if err == nil {
-		log, err = statedir.OpenFile(filepath.Join(l.State, logName), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, 0, nil //nolint:nilerr // see above
 	}
-	if err == nil {
-		end, err = log.Seek(0, io.SeekEnd)
+	log, err = statedir.OpenFile(filepath.Join(l.State, logName), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		const remedy = "for a log elsewhere, leave out --detach and redirect standard error: ctxfs serve 2>>FILE &"
+		return nil, 0, fmt.Errorf("%w; %s", err, remedy)
 	}
+	end, err = log.Seek(0, io.SeekEnd)
 	return log, end, err
 }
 
