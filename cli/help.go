@@ -75,9 +75,11 @@ func (a *app) grpcurlManual(ctx context.Context) string {
 		}
 		_ = c.Close() // it was only asked whether it answers
 	}
+	address = shellQuote(address)
 	host := ""
 	if tokenFile != "" {
-		host = fmt.Sprintf(" The host needs its token over TCP, and with --host-auth=token\nover the socket too: -H \"authorization: Bearer $(cat %s)\".", shellQuote(tokenFile))
+		host = fmt.Sprintf(" The host needs its token over TCP,\n"+
+			"and with --host-auth=token over the socket too: -H \"authorization: Bearer $(cat %s)\".", shellQuote(tokenFile))
 	}
 	return fmt.Sprintf(`grpcurl makes any call of a server. 'make grpcurl' in a checkout of ctxfs builds bin/grpcurl.
 %[1]s
@@ -85,10 +87,14 @@ func (a *app) grpcurlManual(ctx context.Context) string {
   grpcurl -plaintext -H 'ctxfs-panel: demo' -d '{"path":"/"}' %[2]s ctxfs.v1.FsService/Readdir
   grpcurl -plaintext %[2]s describe ctxfs.v1.FsService.Readdir
 
-'ctxfs-panel' names the panel that you act for, and opens it if it is new. A panel sends its token instead:
--H "authorization: Bearer $CTXFS_TOKEN".%[3]s
+'ctxfs-panel' names the panel that you act for, and opens it if it is new.%[3]s
+A panel sends its token instead. The server does not describe itself to panels: grpcurl reads the protos,
+here in a checkout of ctxfs:
+
+  grpcurl -plaintext -import-path proto -proto ctxfs/v1/fs.proto -H "authorization: Bearer $CTXFS_TOKEN" -d '{"path":"/"}' %[2]s ctxfs.v1.FsService/Readdir
+
 Without grpcurl: ctxfs --panel demo call Readdir path=/    (docs/how-to/grpcurl.md has more)
-`, found, shellQuote(address), host)
+`, found, address, host)
 }
 
 // methodNamed finds a method of this version, with or without its service.

@@ -1,7 +1,9 @@
 package cli_test
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	reflectv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -49,35 +52,66 @@ func TestHelpStillExplainsCommands(t *testing.T) {
 	}
 }
 
-// TestHelpGrpcurlPrintsALineForTheServerHere lets a shell read the line, and makes the call that grpcurl would make.
-func TestHelpGrpcurlPrintsALineForTheServerHere(t *testing.T) {
+// TestHelpGrpcurlPrintsLinesForTheServerHere lets a shell read the lines for a host and for a panel, and makes the
+// calls that grpcurl would make: without protos, it first asks the server to describe itself.
+func TestHelpGrpcurlPrintsLinesForTheServerHere(t *testing.T) {
 	s := serve(t)
 	text := s.ok("help", "grpcurl")
 	if !strings.Contains(text, "The server here:") || !strings.Contains(text, `/.ctxfs/host.token')".`) {
 		t.Errorf("help grpcurl printed\n%s", text)
 	}
-	_, line, _ := strings.Cut(text, "\n  ")
-	line, _, _ = strings.Cut(line, "\n")
-	out, err := exec.CommandContext(t.Context(), "sh", "-c", `grpcurl() { printf '%s\n' "$@"; }; `+line).Output()
-	if err != nil {
-		t.Fatalf("%s: %v", line, err)
+	var headers []string
+	for line := range strings.Lines(text) {
+		if !strings.Contains(line, " -d ") {
+			continue
+		}
+		script := s.ok("panel", "open", "--export", "demo") + `grpcurl() { printf '%s\n' "$@"; }; ` + line
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", script).Output()
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		args := strings.Split(strings.TrimSpace(string(out)), "\n")
+		if len(args) < 3 || args[0] != "-plaintext" {
+			t.Fatalf("%s: the arguments are %q", line, args)
+		}
+		flags, target := map[string]string{}, args[len(args)-2:]
+		for flag := range slices.Chunk(args[1:len(args)-2], 2) {
+			flags[flag[0]] = flag[1]
+		}
+		key, value, _ := strings.Cut(flags["-H"], ": ")
+		headers = append(headers, key)
+		ctx := metadata.AppendToOutgoingContext(t.Context(), key, value)
+		conn, err := grpc.NewClient(target[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		if _, err := os.Stat(filepath.Join("..", flags["-import-path"], flags["-proto"])); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+		if flags["-proto"] == "" {
+			stream, err := reflectv1.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
+			if err == nil {
+				list := &reflectv1.ServerReflectionRequest_ListServices{}
+				err = stream.Send(&reflectv1.ServerReflectionRequest{MessageRequest: list})
+			}
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			if err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+		}
+		request, reply := &ctxfsv1.ReaddirRequest{}, &ctxfsv1.ReaddirResponse{}
+		if err := protojson.Unmarshal([]byte(flags["-d"]), request); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Invoke(ctx, "/"+target[1], request, reply); err != nil || len(reply.GetEntries()) == 0 {
+			t.Errorf("%s: %v, %v", line, reply, err)
+		}
 	}
-	args := strings.Split(strings.TrimSpace(string(out)), "\n")
-	if len(args) != 7 || !slices.Equal(args[:4], []string{"-plaintext", "-H", "ctxfs-panel: demo", "-d"}) {
-		t.Fatalf("%s: the arguments are %q", line, args)
-	}
-	conn, err := grpc.NewClient(args[5], grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	request, reply := &ctxfsv1.ReaddirRequest{}, &ctxfsv1.ReaddirResponse{}
-	if err := protojson.Unmarshal([]byte(args[4]), request); err != nil {
-		t.Fatal(err)
-	}
-	ctx := metadata.AppendToOutgoingContext(t.Context(), strings.Split(args[2], ": ")...)
-	if err := conn.Invoke(ctx, "/"+args[6], request, reply); err != nil || len(reply.GetEntries()) == 0 {
-		t.Errorf("%s: %v, %v", line, reply, err)
+	if !slices.Equal(headers, []string{"ctxfs-panel", "authorization"}) {
+		t.Errorf("the lines are for %q", headers)
 	}
 }
 

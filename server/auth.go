@@ -131,6 +131,12 @@ func mayCall(id panels.Identity, m *method.Method) error {
 	case id.Console && !m.Console():
 		return &fserr.Error{Code: fserr.EACCES, Detail: "a console may not call " + strings.TrimPrefix(m.Name, "/ctxfs.v1."), Hint: "use the ctxfs command"}
 	case need == forHost && (id.Role != panels.RoleHost || id.Panel != ""):
+		if strings.HasPrefix(m.Name, "/grpc.reflection.") {
+			return &fserr.Error{
+				Code: fserr.EACCES, Detail: "reflection is for hosts",
+				Hint: "give grpcurl the protos, in a checkout of ctxfs: -import-path proto -proto ctxfs/v1/fs.proto",
+			}
+		}
 		return &fserr.Error{Code: fserr.EACCES, Detail: "this call is for hosts", Hint: "a panel may call FsService and ContextService/GetInfo, ReviewService for its own changes, GatewayService for its own sites, ZoneService/ListZones, GitService but Push, and with PANEL_RIGHT_EXEC ExecService"}
 	case need == forReviewer && !mayReview(id):
 		return &fserr.Error{

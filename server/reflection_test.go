@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
 	reflectv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/descriptorpb"
@@ -49,6 +50,18 @@ func TestReflectionHasComments(t *testing.T) {
 	if err := stream.CloseSend(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestReflectionIsForHosts asks as grpcurl does for a panel, which learns what works instead.
+func TestReflectionIsForHosts(t *testing.T) {
+	t.Parallel()
+	r := start(t, testConfig(t))
+	ctx := with(t, "authorization", "Bearer "+r.openPanel(t, "p").GetToken())
+	stream, err := reflectv1.NewServerReflectionClient(r.host(t)).ServerReflectionInfo(ctx)
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	wantError(t, err, codes.PermissionDenied, "EACCES", "-import-path proto -proto ctxfs/v1/fs.proto")
 }
 
 // TestMetricsPage compares docs/reference/metrics.md with what a server exports.
