@@ -95,7 +95,7 @@ const tick = 10 * time.Millisecond
 
 // cpuOf is the CPU time of a process and of its children that have ended, 0 if it has ended.
 func cpuOf(pid int) time.Duration {
-	fields := statFields(fmt.Sprintf("/proc/%d/stat", pid))
+	fields, _ := statFields(fmt.Sprintf("/proc/%d/stat", pid))
 	const userTime, lastTime = 11, 14 // utime, stime, cutime, cstime, as fields behind the name
 	if len(fields) <= lastTime {
 		return 0

@@ -2,7 +2,9 @@ package exec
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,7 +27,9 @@ func (b *box) kept(s *survey) {
 	for queue := []int{init}; len(queue) > 0 && s.more(); queue = queue[1:] {
 		pid := queue[0]
 		s.process(pid)
-		for _, child := range children(pid) {
+		below, err := childrenOf(pid)
+		s.failed(err)
+		for _, child := range below {
 			if !seen[child] {
 				seen[child] = true
 				queue = append(queue, child)
@@ -36,7 +40,9 @@ func (b *box) kept(s *survey) {
 
 // process is kept of one process.
 func (s *survey) process(pid int) {
-	for _, dir := range tasks(pid) {
+	dirs, err := tasks(pid)
+	s.failed(err)
+	for _, dir := range dirs {
 		if !s.more() {
 			return
 		}
@@ -50,11 +56,15 @@ func (s *survey) process(pid int) {
 	s.mapped(pid)
 }
 
+// failed notes an error of a file in /proc: there may be more than the survey sees.
+func (s *survey) failed(err error) { s.hidden = s.hidden || isUnknown(err) }
+
 // descriptors adds those of a thread.
 func (s *survey) descriptors(dir string) {
 	f, err := os.Open(dir + "/fd")
 	if err != nil {
-		return // it has ended
+		s.failed(err)
+		return
 	}
 	defer f.Close()
 	for {
@@ -67,8 +77,12 @@ func (s *survey) descriptors(dir string) {
 				s.hidden = true
 			}
 		}
+		if errors.Is(err, io.EOF) {
+			return
+		}
 		if err != nil {
-			return // that was the last, or it has ended
+			s.failed(err)
+			return
 		}
 	}
 }
@@ -87,7 +101,7 @@ func sharesFiles(one, other int) bool {
 func hasInFlight(fdinfo string) bool {
 	data, err := os.ReadFile(fdinfo)
 	if err != nil {
-		return false // it is closed
+		return isUnknown(err) // otherwise it is closed
 	}
 	_, count, ok := strings.Cut(string(data), "scm_fds:")
 	line, _, _ := strings.Cut(count, "\n")
@@ -101,7 +115,8 @@ const linesOfLook = 16
 func (s *survey) mapped(pid int) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
-		return // it has ended
+		s.failed(err)
+		return
 	}
 	defer f.Close()
 	lines := bufio.NewScanner(f)
@@ -125,4 +140,5 @@ func (s *survey) mapped(pid int) {
 		}
 		s.found.AddLink(link, home)
 	}
+	s.failed(lines.Err())
 }

@@ -183,16 +183,19 @@ func (s *stopping) look(init int) (settled bool, err error) {
 		}
 		switch threads(p.pid) {
 		case running:
-			settled = false
-			if s.all {
-				queue = append(queue, children(p.pid)...)
+			if settled = false; !s.all {
+				continue
 			}
 		case ended: // its children have another parent, which may have been listed before
 			settled = settled && p.ended
 			p.ended = true
-		case allStopped:
-			queue = append(queue, children(p.pid)...)
+			continue
 		}
+		below, err := childrenOf(p.pid)
+		if err != nil {
+			return false, err
+		}
+		queue = append(queue, below...)
 	}
 	return settled, nil
 }
@@ -208,7 +211,10 @@ func (s *stopping) add(pid int) (*stopped, error) {
 	}
 	defer func() { _ = unix.Close(fd) }() // nothing is written through it
 	// The descriptor is of one process. If that is in the namespace, it is one of the sandbox.
-	if namespace, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid)); err != nil || namespace != s.namespace {
+	switch namespace, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid)); {
+	case isUnknown(err):
+		return nil, err
+	case err != nil || namespace != s.namespace:
 		return nil, nil //nolint:nilerr // it has ended
 	}
 	p := &stopped{pid: pid, start: startOf(pid), before: threads(pid) == allStopped}
@@ -239,7 +245,7 @@ func (p *stopped) resume() {
 // startOf is when a process began, in the unit of the kernel; "" if that cannot be read.
 func startOf(pid int) string {
 	const start = 19 // as a field behind the name
-	if fields := statFields(fmt.Sprintf("/proc/%d/stat", pid)); len(fields) > start {
+	if fields, _ := statFields(fmt.Sprintf("/proc/%d/stat", pid)); len(fields) > start {
 		return fields[start]
 	}
 	return ""
@@ -265,64 +271,88 @@ const (
 	// ended is of a process that is gone or a zombie.
 	ended activity = iota
 	allStopped
-	// running is also of a process that waits in the kernel where no signal reaches it.
+	// running is also of a process that waits in the kernel where no signal reaches it, and of one that /proc does not
+	// show.
 	running
 )
 
+// isUnknown reports whether an error of a file in /proc says nothing about the process: no descriptor or no memory was
+// left. Other errors say that the process or thread has ended, or that it is not for this user to look at.
+func isUnknown(err error) bool {
+	known := errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, os.ErrPermission)
+	return err != nil && !known
+}
+
 // threads looks at the threads of a process.
 func threads(pid int) activity {
+	dirs, err := tasks(pid)
+	if isUnknown(err) {
+		return running
+	}
 	found := ended
-	for _, dir := range tasks(pid) {
-		is := running
-		switch stateOf(dir + "/stat") {
-		case 'T', 't':
-			is = allStopped
-		case 'Z', 'X', 0:
-			is = ended
-		}
-		found = max(found, is)
+	for _, dir := range dirs {
+		found = max(found, activityOf(dir+"/stat"))
 	}
 	return found
 }
 
+// activityOf reads the stat file of a thread (proc(5)).
+func activityOf(stat string) activity {
+	fields, err := statFields(stat)
+	switch {
+	case isUnknown(err):
+		return running
+	case len(fields) == 0:
+		return ended
+	}
+	switch fields[0][0] {
+	case 'T', 't':
+		return allStopped
+	case 'Z', 'X':
+		return ended
+	}
+	return running
+}
+
 // tasks returns the directories of a process's threads.
-func tasks(pid int) []string {
+func tasks(pid int) ([]string, error) {
 	dir := fmt.Sprintf("/proc/%d/task", pid)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil // it has ended
+		return nil, err
 	}
 	out := make([]string, len(entries))
 	for i, e := range entries {
 		out[i] = dir + "/" + e.Name()
 	}
+	return out, nil
+}
+
+// statFields returns the fields behind the name in a stat file, which may have spaces and brackets itself.
+func statFields(name string) ([]string, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:])), nil
+}
+
+// children returns the children of a process, as far as /proc shows them.
+func children(pid int) []int {
+	out, _ := childrenOf(pid)
 	return out
 }
 
-// stateOf returns the state in a stat file of proc(5), 0 if there is no such thread.
-func stateOf(name string) byte {
-	if fields := statFields(name); len(fields) > 0 {
-		return fields[0][0]
+// childrenOf returns the children of a process. It fails if there may be others.
+func childrenOf(pid int) (out []int, err error) {
+	dirs, err := tasks(pid)
+	if err != nil && !isUnknown(err) {
+		err = nil // it has ended
 	}
-	return 0
-}
-
-// statFields returns the fields behind the name in a stat file, which may have spaces and brackets itself; nil if there is no such thread.
-func statFields(name string) []string {
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return nil
-	}
-	return strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-}
-
-// children returns the children of a process.
-func children(pid int) []int {
-	var out []int
-	for _, dir := range tasks(pid) {
-		data, err := os.ReadFile(dir + "/children")
-		if err != nil {
-			continue // the thread has ended
+	for _, dir := range dirs {
+		data, unread := os.ReadFile(dir + "/children")
+		if isUnknown(unread) {
+			err = unread
 		}
 		for _, field := range strings.Fields(string(data)) {
 			if child, err := strconv.Atoi(field); err == nil {
@@ -330,5 +360,5 @@ func children(pid int) []int {
 			}
 		}
 	}
-	return out
+	return out, err
 }

@@ -2,8 +2,10 @@ package exec
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	osexec "os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -324,6 +326,16 @@ func pausesWithoutDescriptors(t *testing.T, s *site) {
 	if n := paused(); n <= processes {
 		t.Errorf("%d processes are stopped", n)
 	}
+	withoutDescriptors(t, resume)
+	awaitChange(t, func() bool { return paused() == 0 }, "processes are stopped")
+	if err := p.Kill(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// withoutDescriptors calls f while this process can open nothing.
+func withoutDescriptors(t *testing.T, f func()) {
+	t.Helper()
 	var old unix.Rlimit
 	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &old); err != nil {
 		t.Fatal(err)
@@ -331,12 +343,72 @@ func pausesWithoutDescriptors(t *testing.T, s *site) {
 	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, &unix.Rlimit{Max: old.Max}, nil); err != nil {
 		t.Fatal(err)
 	}
-	resume()
+	f()
 	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, &old, nil); err != nil {
 		t.Fatal(err)
 	}
-	awaitChange(t, func() bool { return paused() == 0 }, "processes are stopped")
-	if err := p.Kill(t.Context(), 0); err != nil {
-		t.Error(err)
+}
+
+// TestUnreadProcessesAreNotTakenForEnded looks at a process that is stopped and has a child, while this process can
+// open nothing. It does not run beside other tests: the limit is that of this process.
+func TestUnreadProcessesAreNotTakenForEnded(t *testing.T) { //nolint:paralleltest // see above
+	cmd := osexec.CommandContext(t.Context(), "sh", "-c", "sleep 1000 & kill -STOP $$; wait")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	awaitChange(t, func() bool { return threads(pid) == allStopped }, "it does not stop")
+	below := children(pid)
+	defer func() {
+		for _, child := range below {
+			_ = unix.Kill(child, unix.SIGKILL)
+		}
+	}()
+	dir := fmt.Sprintf("/proc/%d", pid)
+	looks := map[string]func(s *survey){
+		"its threads":     func(s *survey) { s.process(pid) },
+		"its descriptors": func(s *survey) { s.descriptors(dir) },
+		"its memory":      func(s *survey) { s.mapped(pid) },
+		"a socket":        func(s *survey) { s.hidden = hasInFlight(dir + "/fdinfo/0") },
+		"its children":    func(s *survey) { (&box{initPID: pid}).kept(s) },
+	}
+	check := func(readable bool) {
+		if got := threads(pid); (got == allStopped) != readable || got == ended {
+			t.Errorf("readable %t: its activity is %v", readable, got)
+		}
+		if got, err := childrenOf(pid); (err == nil) != readable || (len(got) == 1) != readable {
+			t.Errorf("readable %t: its children are %v, %v", readable, got, err)
+		}
+		for what, look := range looks {
+			s := newSurvey(t.Context())
+			if look(s); s.hidden == readable {
+				t.Errorf("readable %t: of %s something is hidden: %t", readable, what, s.hidden)
+			}
+		}
+	}
+	check(true)
+	withoutDescriptors(t, func() {
+		check(false)
+		pause := &stopping{processes: map[int]*stopped{pid: {pid: pid, ended: true}}}
+		if settled, err := pause.look(pid); settled || err != nil {
+			t.Errorf("a pause takes the process for stopped: %v", err)
+		}
+		pause.all = true
+		if _, err := pause.look(pid); !errors.Is(err, unix.EMFILE) {
+			t.Errorf("a halt misses the child: %v", err)
+		}
+	})
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	for what, look := range looks {
+		s := newSurvey(t.Context())
+		if look(s); s.hidden {
+			t.Errorf("of a process that has ended %s may be hidden", what)
+		}
+	}
+	if got, err := childrenOf(pid); err != nil || got != nil || threads(pid) != ended {
+		t.Errorf("after its end: %v, %v", got, err)
 	}
 }
