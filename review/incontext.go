@@ -73,7 +73,7 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 func (r *Reviews) writeAll(w *workspace, e *Entry) error {
 	for _, s := range removalsFirst(e.Steps) {
 		if err := w.writeInPlace(s); err != nil {
-			return fserr.Wrap(err, "discard", "/"+string(s.Path), "")
+			return fserr.Wrap(err, string(e.Kind), "/"+string(s.Path), "")
 		}
 		r.point("written")
 	}

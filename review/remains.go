@@ -41,7 +41,7 @@ func (w *workspace) keepRemains(ctx context.Context, e *Entry) error {
 		if s.did() == Unchanged || s.Before.Type != rootfs.TypeFile || s.After.Type == rootfs.TypeFile {
 			return nil
 		}
-		return fserr.Wrap(w.keepOf(ctx, s), "undo", "/"+string(s.Path), "")
+		return fserr.Wrap(w.keepOf(ctx, s), string(e.Kind), "/"+string(s.Path), "")
 	})
 }
 

@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
 )
 
 // remainsOf returns the modes, owners and an extended attribute of everything in a directory, by path.
@@ -170,6 +173,27 @@ func wantRemains(t *testing.T, when string, got, want map[string]string) {
 	for p := range got {
 		if _, ok := want[p]; !ok {
 			t.Errorf("%s: %s is there", when, p)
+		}
+	}
+}
+
+// unopened is a root whose files cannot be opened.
+type unopened struct{ rootfs.Root }
+
+func (unopened) OpenNoFollow(string, rootfs.Flags) (rootfs.File, rootfs.Stat, error) {
+	return nil, rootfs.Stat{}, unix.EIO
+}
+
+// TestErrorOfARemovedFileNamesTheOperation has an entry of each kind remove a file that cannot be read.
+func TestErrorOfARemovedFileNamesTheOperation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{})
+	tree := &workspace{root: unopened{w.reviews.ws.root}, store: w.reviews.store}
+	for _, kind := range []EntryKind{EntryApply, EntryUndo, EntryRebase} {
+		e := &Entry{Kind: kind, Steps: []step{{Path: "a", Before: Version{Type: rootfs.TypeFile}}}}
+		err := tree.keepRemains(t.Context(), e)
+		if failed := (*fserr.Error)(nil); !errors.As(err, &failed) || failed.Op != string(kind) || failed.Code != fserr.EIO {
+			t.Errorf("%s: %v", kind, err)
 		}
 	}
 }
