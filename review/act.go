@@ -258,7 +258,7 @@ func (r *Reviews) carryOut(ctx context.Context, e *Entry, commit *CommitOptions,
 	}
 	defer commits.close()
 	if dryRun {
-		r.store.uses.touchAll(e.use) // whoever places it holds contents
+		r.store.uses.touchAll(e.use) // the caller of Plan holds them
 		return nil
 	}
 	if err := r.resolve(ctx); err != nil {

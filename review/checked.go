@@ -13,8 +13,20 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// Place makes a fork of an entry's context what the workspace will hold after the entry, which is the result of a dry run. Ignored
-// directories stay as the fork has them.
+// Plan returns what Apply would do, for Place and for ApplyRequest.Checked, or the entry of an earlier call with the
+// RequestID. The contents of the plan, such as merges, are kept until release is called.
+func (r *Reviews) Plan(ctx context.Context, req ApplyRequest) (e *Entry, release func(), err error) {
+	req.DryRun = true
+	release = r.Hold()
+	if e, err = r.Apply(ctx, req); err != nil {
+		release()
+		return nil, nil, err
+	}
+	return e, release, nil
+}
+
+// Place makes a fork of an entry's context what the workspace will hold after the entry, which is the result of Plan.
+// Ignored directories stay as the fork has them.
 func (r *Reviews) Place(ctx context.Context, fork string, e *Entry) error {
 	if e.Target == ToBranch {
 		return fserr.Invalid("an apply to a branch changes no file that a check could read")

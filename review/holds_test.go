@@ -83,14 +83,18 @@ func TestPlanHoldsContentsUntilItIsPlaced(t *testing.T) {
 			write(t, w.in(id), files{"a": byAgent(numbered(30)) + "another line\n"})
 			must(t, os.CopyFS(w.in("ctx_b"), os.DirFS(w.in("layer"))))
 			req, want := plan(w)
-			release := w.reviews.Hold()
-			req.DryRun = true
-			e := w.apply(req)
+			req.Context, req.Actor = id, "host"
+			e, release, err := w.reviews.Plan(t.Context(), req)
+			must(t, err)
 			must(t, w.reviews.Deleted(id))
 			w.collecting()
 			must(t, w.reviews.Place(t.Context(), "ctx_b", e))
-			release()
 			same(t, "the fork", read(t, w.in("ctx_b")), want)
+			release()
+			w.collecting()
+			if n := w.stored(); n != 0 {
+				t.Errorf("after the release the store has %d bytes", n)
+			}
 		})
 	}
 }

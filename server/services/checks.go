@@ -87,20 +87,17 @@ func (s *Reviews) applyChecked(req *ctxfsv1.ApplyCheckedRequest, stream checkedS
 	if err != nil {
 		return err
 	}
-	planned := apply
-	planned.DryRun = true
-	release := s.Reviews.Hold() // until the fork has the merges of the plan
-	defer release()
-	e, err := s.Reviews.Apply(ctx, planned)
+	e, release, err := s.Reviews.Plan(ctx, apply)
 	if err != nil {
 		return err
 	}
+	defer release()
 	if e.ID == 0 { // otherwise an earlier call with its request_id was carried out
 		err := s.Forks.with(ctx, contexts.ID(apply.Context), func(fork contexts.ID) error {
 			if err := s.Reviews.Place(ctx, string(fork), e); err != nil {
 				return err
 			}
-			release()
+			release() // the fork has the merges
 			return s.check(ctx, fork, req.GetChecks(), stream)
 		})
 		if err != nil {
