@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,19 +28,26 @@ var errElsewhere = unfrozen("it is mounted in another mount namespace", nil)
 
 // notices is unnoticed at this moment.
 func notices(source string, watch []byte) error {
-	processes, err := filepath.Glob("/proc/[0-9]*")
+	processes, err := os.ReadDir("/proc")
 	if err != nil {
-		return err
+		return unfrozen("/proc does not tell the processes", err)
 	}
 	mine, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {
 		return unfrozen("/proc does not tell the mount namespace", err)
 	}
 	looked := map[string]bool{mine: true}
-	for _, dir := range processes {
+	for _, process := range processes {
+		if _, err := strconv.Atoi(process.Name()); err != nil {
+			continue
+		}
+		dir := "/proc/" + process.Name()
 		if ns, err := os.Readlink(dir + "/ns/mnt"); err == nil && !looked[ns] { // else the process has ended
-			looked[ns] = true
-			if table, err := os.ReadFile(dir + "/mountinfo"); err == nil && bytes.Contains(table, []byte(" "+source+" ")) {
+			table, err := os.ReadFile(dir + "/mountinfo")
+			if isShort(err) {
+				return unfrozen("/proc does not tell the mounts of a process", err)
+			}
+			if looked[ns] = err == nil; bytes.Contains(table, []byte(" "+source+" ")) {
 				return errElsewhere
 			}
 		}
@@ -49,6 +56,12 @@ func notices(source string, watch []byte) error {
 		}
 	}
 	return nil
+}
+
+// isShort reports whether an error is for lack of descriptors or memory, and so says nothing about a process. Others
+// say that it has ended, or is not for this user to look at.
+func isShort(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }
 
 // watchOf returns how /proc shows a watch below a folder (proc_pid_fdinfo(5)).
@@ -68,7 +81,7 @@ const watchers = "anon_inode:inotify"
 func watches(process string, needle []byte) bool {
 	dir, err := os.Open(process + "/fd")
 	if err != nil {
-		return false
+		return isShort(err)
 	}
 	defer func() { _ = dir.Close() }() // it was only read
 	names, _ := dir.Readdirnames(-1)   // what was read before an error counts
