@@ -75,7 +75,7 @@ func (r *Reviews) against(ctx context.Context, q Query) (l *List, err error) {
 func (c *Change) withoutIDs() {
 	c.ID = ""
 	if c.Text != nil {
-		clear(c.Text.shed)
+		clear(c.Text.ids)
 		for i := range c.Text.Hunks {
 			c.Text.Hunks[i].ID = ""
 		}

@@ -564,7 +564,7 @@ func TestListWhoseContentsGo(t *testing.T) {
 		must(t, err)
 		change := l.Changes[0]
 		if change.Text != nil {
-			change.Text.shed = change.Text.hunkIDs() // as if the list had too many lines
+			change.Text.drop() // as if the list had too many lines
 		}
 		must(t, os.RemoveAll(w.in("state/blobs")))
 		must(t, os.Mkdir(w.in("state/blobs"), 0o700))

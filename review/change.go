@@ -165,7 +165,7 @@ func (c *Change) HunkIDs() []string {
 	if c.Text == nil || c.Kind == Deleted {
 		return nil
 	}
-	return c.Text.hunkIDs()
+	return c.Text.ids
 }
 
 // isDecidable reports whether a decision on the change can be recorded.

@@ -39,7 +39,7 @@ type Difference struct {
 	// gits are the git directories in Tree, at most maxGits.
 	gits []Path
 	// held are the contents of Before and After, as far as compare has kept them.
-	held [2]*[]byte
+	held [2]*heldContent
 }
 
 // TreeSize counts the files and links in a directory, and their bytes.

@@ -53,16 +53,17 @@ type Hunk struct {
 
 // TextDiff is the difference between two versions of a text.
 type TextDiff struct {
-	// Before and After are the lines of both versions, with their newlines. Only the last may lack one.
-	Before, After []string
-	Hunks         []Hunk
+	// Before are the lines of the version before, with their newlines. Only the last may lack one. The hunks have what the later version adds.
+	Before []string
+	Hunks  []Hunk
 	// creates is the mode of a file that the hunks create, "" if the version before exists.
 	creates string
 	// added and removed count the lines of all hunks. endings says that the versions differ in carriage returns alone.
 	added, removed int
 	endings        bool
-	// shed has the IDs of the hunks once lines and Hunks were dropped, nil before.
-	shed []string
+	// ids are those of the hunks, in order. isShed says that lines and Hunks were dropped.
+	ids    []string
+	isShed bool
 }
 
 // DiffText compares two versions of the file at path.
@@ -81,53 +82,68 @@ func diffVersions(p Path, before, after Version, old, now []byte, most int) *Tex
 
 // diffText returns nil if there are more hunks than most.
 func diffText(path, creates string, before, after []byte, most int) *TextDiff {
-	d := &TextDiff{Before: linediff.Lines(string(before)), After: linediff.Lines(string(after)), creates: creates}
-	runs := linediff.Runs(d.Before, d.After)
+	d := &TextDiff{Before: linediff.Lines(string(before)), creates: creates}
+	later := linediff.Lines(string(after))
+	runs := linediff.Runs(d.Before, later)
 	if len(runs) > most {
 		return nil
 	}
+	d.Hunks, d.ids = make([]Hunk, 0, len(runs)), make([]string, len(runs))
+	added := addedLines(later, runs)
 	for _, r := range runs {
 		d.Hunks = append(d.Hunks, Hunk{
-			Base: r.Before, Other: r.After,
-			Removed: d.Before[r.Before : r.Before+r.Removed], Added: d.After[r.After : r.After+r.Added],
+			Base: r.Before, Other: r.After, Removed: d.Before[r.Before : r.Before+r.Removed], Added: added[:r.Added:r.Added],
 		})
+		added = added[r.Added:]
 	}
 	for i := range d.Hunks {
 		h := &d.Hunks[i]
 		h.ID = d.idAt(path, h.Base, h)
+		d.ids[i] = h.ID
 		d.added += len(h.Added)
 		d.removed += len(h.Removed)
 	}
-	d.endings = d.differsInEndings()
+	d.endings = len(d.Hunks) > 0 && differInEndings(d.Before, later)
 	return d
 }
 
 // drop drops the lines and hunks, and keeps the IDs of the hunks.
-func (d *TextDiff) drop() {
-	d.shed = d.hunkIDs()
-	d.Before, d.After, d.Hunks = nil, nil, nil
-}
+func (d *TextDiff) drop() { d.Before, d.Hunks, d.isShed = nil, nil, true }
 
-// hunkIDs returns the IDs of the hunks, in order. It never returns nil.
-func (d *TextDiff) hunkIDs() []string {
-	if d.shed != nil {
-		return d.shed
+// addedLines returns the lines that runs add. They are copies unless that is all of it, so that the later version does not stay in memory for a few of its lines.
+func addedLines(later []string, runs []linediff.Run) []string {
+	lines, size := 0, 0
+	for _, r := range runs {
+		lines += r.Added
+		for _, line := range later[r.After : r.After+r.Added] {
+			size += len(line)
+		}
 	}
-	ids := make([]string, len(d.Hunks))
-	for i := range d.Hunks {
-		ids[i] = d.Hunks[i].ID
+	if lines == len(later) {
+		return later
 	}
-	return ids
+	var text strings.Builder
+	text.Grow(size)
+	for _, r := range runs {
+		for _, line := range later[r.After : r.After+r.Added] {
+			text.WriteString(line)
+		}
+	}
+	return linediff.Lines(text.String())
 }
 
 // memory returns about how many bytes the lines and hunks take.
 func (d *TextDiff) memory() int64 {
 	const perLine, perHunk = 16, 176
-	n := int64(perLine*(len(d.Before)+len(d.After)) + perHunk*len(d.Hunks))
-	for _, lines := range [][]string{d.Before, d.After} {
+	n := int64(perHunk * len(d.Hunks))
+	add := func(lines []string) {
 		for _, line := range lines {
-			n += int64(len(line))
+			n += int64(perLine + len(line))
 		}
+	}
+	add(d.Before)
+	for i := range d.Hunks {
+		add(d.Hunks[i].Added)
 	}
 	return n
 }
@@ -223,14 +239,7 @@ func (d *TextDiff) Lines() (added, removed int) { return d.added, d.removed }
 // LineEndingsOnly reports whether the versions differ in nothing but carriage returns before newlines.
 func (d *TextDiff) LineEndingsOnly() bool { return d.endings }
 
-func (d *TextDiff) differsInEndings() bool {
-	if len(d.Hunks) == 0 || len(d.Before) != len(d.After) {
-		return false
-	}
-	for i, line := range d.Before {
-		if strings.TrimRight(line, "\r\n") != strings.TrimRight(d.After[i], "\r\n") {
-			return false
-		}
-	}
-	return true
+// differInEndings reports whether two versions have the same lines but for their ends.
+func differInEndings(before, after []string) bool {
+	return slices.EqualFunc(before, after, func(a, b string) bool { return strings.TrimRight(a, "\r\n") == strings.TrimRight(b, "\r\n") })
 }

@@ -50,16 +50,23 @@ type room struct {
 	// kept are the bytes of texts and contents, which can be read again. isFull says that no more are kept.
 	kept     int64
 	texts    []*TextDiff
-	contents map[*[]byte]struct{}
+	contents []*heldContent
 	isFull   bool
 	// ids is how many hunks the List has, used what the text takes that is being compared or shown, in bytes.
 	ids, used int64
 }
 
+// heldContent is what a room keeps of a version. data is nil once it was taken or forgotten.
+type heldContent struct {
+	data []byte
+	// at is where the room's contents have it.
+	at int
+}
+
 // newRoom returns the room of a List of the caller of ctx. Close it.
 func newRoom(ctx context.Context) *room {
 	holds, done := budget.Of(ctx).Aside()
-	return &room{turn: make(chan struct{}, 1), done: done, holds: holds, contents: map[*[]byte]struct{}{}}
+	return &room{turn: make(chan struct{}, 1), done: done, holds: holds}
 }
 
 // close gives the memory back. Nothing may use the List's texts afterwards.
@@ -73,8 +80,8 @@ func (m *room) close() {
 func (m *room) reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.isFull, m.kept, m.ids, m.used, m.texts = false, 0, 0, 0, nil
-	clear(m.contents)
+	m.forget()
+	m.isFull, m.ids, m.used = false, 0, 0
 	m.holds.Release()
 }
 
@@ -95,15 +102,14 @@ func (m *room) forget() {
 	for _, d := range m.texts {
 		d.drop()
 	}
-	for c := range m.contents {
-		*c = nil
+	for _, c := range m.contents {
+		c.data = nil
 	}
-	m.isFull, m.kept, m.texts = true, 0, nil
-	clear(m.contents)
+	m.isFull, m.kept, m.texts, m.contents = true, 0, nil, nil
 }
 
 // keepContent returns a copy of a content that takeContent returns, nil if there is no room.
-func (m *room) keepContent(data []byte) *[]byte {
+func (m *room) keepContent(data []byte) *heldContent {
 	if m == nil {
 		return nil
 	}
@@ -112,24 +118,27 @@ func (m *room) keepContent(data []byte) *[]byte {
 	if !m.keep(int64(len(data))) {
 		return nil
 	}
-	data = bytes.Clone(data)
-	m.contents[&data] = struct{}{}
-	return &data
+	c := &heldContent{bytes.Clone(data), len(m.contents)}
+	m.contents = append(m.contents, c)
+	return c
 }
 
 // takeContent returns a content that was kept, and keeps it no longer; ok is false if it must be read again.
-func (m *room) takeContent(kept *[]byte) (data []byte, ok bool) {
-	if kept == nil {
+func (m *room) takeContent(c *heldContent) (data []byte, ok bool) {
+	if c == nil {
 		return nil, false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	data = *kept
-	if _, ok = m.contents[kept]; ok {
-		delete(m.contents, kept)
-		m.kept -= int64(len(data))
+	if c.data == nil {
+		return nil, false
 	}
-	return data, ok
+	last := m.contents[len(m.contents)-1]
+	m.contents[c.at], last.at = last, c.at
+	m.contents = m.contents[:len(m.contents)-1]
+	data, c.data = c.data, nil
+	m.kept -= int64(len(data))
+	return data, true
 }
 
 // keepText keeps a Text that no other goroutine uses: all of it, or the IDs of its hunks.
@@ -144,7 +153,7 @@ func (m *room) keepText(d *TextDiff) error {
 	} else {
 		d.drop()
 	}
-	if m.ids += int64(len(d.hunkIDs())); m.ids > maxIDs {
+	if m.ids += int64(len(d.ids)); m.ids > maxIDs {
 		return &fserr.Error{Code: fserr.EFBIG, Detail: fmt.Sprintf("the changes have more than %d hunks in all", maxIDs), Hint: "name some of the paths"}
 	}
 	if !m.holds.Try(m.total()) {
@@ -258,7 +267,7 @@ func forMerge(ctx context.Context, texts [3][]byte) (done func(), err error) {
 }
 
 // holding returns a reader that hashes a content, and keeps it in held if it is small and there is room.
-func (m *room) holding(s *Store, held **[]byte) reader {
+func (m *room) holding(s *Store, held **heldContent) reader {
 	hashing := s.hashing()
 	hashing.read = func(ctx context.Context, r io.Reader) (hash string, size int64, err error) {
 		buf := buffers.Get().(*[64 << 10]byte)
@@ -280,7 +289,7 @@ func (m *room) holding(s *Store, held **[]byte) reader {
 // Text returns the lines and hunks of a change that has a Text, until the next call or the List's Close. It reads the versions again if the List has
 // too many to hold them all, and fails with EBUSY if the file changed since. It fails with EAGAIN if the caller's panel has too much in memory.
 func (r *Reviews) Text(ctx context.Context, l *List, c *Change) (d *TextDiff, err error) {
-	if c.Text.shed == nil {
+	if !c.Text.isShed {
 		return c.Text, nil
 	}
 	if l.stored {
@@ -304,7 +313,7 @@ func (c *Change) changedSince(err error) error {
 
 // text returns the Text of a change with its lines. show is one of the room's.
 func (l *List) text(ctx context.Context, c *Change, after opener, show func(ctx context.Context, n int64) error) (*TextDiff, error) {
-	if c.Text.shed == nil {
+	if !c.Text.isShed {
 		return c.Text, nil
 	}
 	var now []byte
@@ -319,8 +328,8 @@ func (l *List) text(ctx context.Context, c *Change, after opener, show func(ctx 
 		return nil, err
 	}
 	d := DiffText(string(c.Path), old, now)
-	for i, id := range c.Text.shed {
-		d.Hunks[i].ID = id
+	for i, id := range c.Text.ids {
+		d.Hunks[i].ID, d.ids[i] = id, id
 	}
 	return d, nil
 }

@@ -40,7 +40,7 @@ func TestListsCountForTheirPanel(t *testing.T) {
 	must(t, err)
 	shed := 0
 	for _, c := range l.Changes {
-		if c.Text.shed != nil {
+		if c.Text.isShed {
 			shed++
 		}
 		d, err := w.reviews.Text(ctx, l, c)
@@ -241,5 +241,20 @@ func TestFilesOfManyHunksAreDecidedAsAWhole(t *testing.T) {
 	write(t, w.in(id), files{"f": strings.Replace(after.String(), "\n7\nnew\n", "\n7\nold\n", 1)})
 	if c := w.changes(Query{}).Changes[0]; c.Content != Text || len(c.HunkIDs()) != 1 {
 		t.Errorf("a change of one line has the content %v with %d hunks", c.Content, len(c.HunkIDs()))
+	}
+}
+
+// A list keeps the texts of many small changes, so that to show them reads no file again.
+func TestListKeepsTextsOfManyChanges(t *testing.T) {
+	t.Parallel()
+	m := newRoom(t.Context())
+	defer m.close()
+	before := strings.Repeat("a line of some words, as a file of 1 KiB has it\n", 20)
+	after := strings.Replace(before, "a line", "one line", 1)
+	for i := range 10_000 {
+		d := DiffText("f", []byte(before), []byte(after))
+		if must(t, m.keepText(d)); d.isShed {
+			t.Fatalf("the text of change %d is dropped", i)
+		}
 	}
 }

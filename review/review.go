@@ -571,7 +571,7 @@ func (r *Reviews) describeAll(ctx context.Context, diffs []Difference, b *base, 
 		if err != nil {
 			return fserr.Wrap(err, "review", "/"+string(d.Path), "")
 		}
-		diffs[i].held, out[i].held = [2]*[]byte{}, [2]*[]byte{}
+		diffs[i].held, out[i].held = [2]*heldContent{}, [2]*heldContent{}
 		return room.keepText(out[i].Text)
 	})
 	if err != nil {

@@ -173,7 +173,7 @@ func TestListShedsTexts(t *testing.T) {
 		if added, removed := c.Text.Lines(); added != 1 || removed != 0 || len(c.HunkIDs()) != 1 || c.HunkIDs()[0] == "" {
 			t.Errorf("%s has +%d -%d in %d hunks", c.Path, added, removed, len(c.HunkIDs()))
 		}
-		if c.Text.shed != nil {
+		if c.Text.isShed {
 			shed = c
 			must(t, w.reviews.Patch(t.Context(), l, c, 1, &patch))
 		}

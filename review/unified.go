@@ -19,9 +19,11 @@ type FileHeader struct {
 // Unified writes the hunks for which chosen returns true as git does, with so many context lines; nil when there are none.
 func (d *TextDiff) Unified(f FileHeader, context int, chosen func(h *Hunk) bool) []byte {
 	var runs []linediff.Run
+	var added []string
 	for i := range d.Hunks {
 		if h := &d.Hunks[i]; chosen(h) {
-			runs = append(runs, linediff.Run{Before: h.Base, After: h.Other, Removed: len(h.Removed), Added: len(h.Added)})
+			runs = append(runs, linediff.Run{Before: h.Base, After: len(added), Removed: len(h.Removed), Added: len(h.Added)})
+			added = append(added, h.Added...)
 		}
 	}
 	if runs == nil {
@@ -29,7 +31,7 @@ func (d *TextDiff) Unified(f FileHeader, context int, chosen func(h *Hunk) bool)
 	}
 	var out bytes.Buffer
 	f.write(&out)
-	for line := range linediff.Unified(d.Before, d.After, runs, context) {
+	for line := range linediff.Unified(d.Before, added, runs, context) {
 		out.WriteString(line)
 	}
 	return out.Bytes()
