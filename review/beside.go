@@ -108,8 +108,11 @@ func (u reader) known(ctx context.Context, root rootfs.Root, p Path, st rootfs.S
 func (u reader) file(ctx context.Context, f rootfs.File, st rootfs.Stat) (v Version, err error) {
 	v = Version{Type: rootfs.TypeFile, Mode: st.Perm()}
 	large := u.hashes != nil && st.Size >= largeContent
-	b, _ := ctx.Value(learnKey{}).(*beside)
-	if large && b != nil && !seed.Settled(st.CtimeNs, time.Now()) { // until then the file can change without its ctime
+	var b *beside
+	if large {
+		b, _ = ctx.Value(learnKey{}).(*beside)
+	}
+	if b != nil && !seed.Settled(st.CtimeNs, time.Now()) { // until then the file can change without its ctime
 		select {
 		case <-time.After(seed.TickTime):
 		case <-ctx.Done():
@@ -123,7 +126,7 @@ func (u reader) file(ctx context.Context, f rootfs.File, st rootfs.Stat) (v Vers
 	if err == nil && (st.Changed(after) || after.Size != v.Size) {
 		err = errUnstable
 	}
-	if err == nil && large && b != nil {
+	if err == nil && b != nil {
 		b.learn(identityOf(st), v.Hash)
 	}
 	if err == nil && large && seed.Settled(st.CtimeNs, begun) {
