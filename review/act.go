@@ -412,6 +412,7 @@ func (r *Reviews) complete(ctx context.Context, e *Entry) error {
 	if e.Kind == EntryApply || e.Kind == EntryDiscard || e.Kind == EntryPush {
 		r.listed.settled(e)
 	}
+	_, _ = r.weigh(e) // otherwise boundJournal reads it
 	r.boundJournal()
 	if e.Undoes == 0 {
 		return nil

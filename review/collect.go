@@ -258,11 +258,16 @@ func (r *Reviews) costOf(id int64) (cost, error) {
 	if c := r.costs[id]; c.measured {
 		return c, nil
 	}
-	st, err := os.Stat(r.journal.file(id, doneSuffix))
+	e, err := r.journal.read(id, doneSuffix)
 	if err != nil {
 		return cost{}, err
 	}
-	e, err := r.journal.read(id, doneSuffix)
+	return r.weigh(e)
+}
+
+// weigh is costOf for an entry that is in memory.
+func (r *Reviews) weigh(e *Entry) (cost, error) {
+	st, err := os.Stat(r.journal.file(e.ID, doneSuffix))
 	if err != nil {
 		return cost{}, err
 	}
@@ -275,7 +280,7 @@ func (r *Reviews) costOf(id int64) (cost, error) {
 	if e.RequestID != "" {
 		c.requested = e.At
 	}
-	r.costs[id] = c
+	r.costs[e.ID] = c
 	return c, err
 }
 
