@@ -60,10 +60,34 @@ func (s *Store) Put(ctx context.Context, r io.Reader) (hash string, size int64, 
 		if hash = hex.EncodeToString(sum[:]); s.has(ctx, hash) {
 			return hash, int64(n), nil
 		}
+		return hash, int64(n), s.create(func(f *os.File) (string, int64, error) {
+			_, err := f.Write(buf[:n])
+			return hash, int64(n), err
+		})
 	case err != nil:
 		return "", 0, err
 	}
-	return s.write(ctx, buf[:n], r)
+	err = s.create(func(f *os.File) (_ string, data int64, err error) {
+		to := &placing{hasher: newHasher(), out: sparse.Writer(f)}
+		if _, err = to.Write(buf[:n]); err != nil {
+			return "", 0, err
+		}
+		if size, err = sparse.Copy(ctx, to, r); err != nil {
+			return "", 0, err
+		}
+		if err = to.out.Finish(); err != nil {
+			return "", 0, err
+		}
+		hash, size = to.name(), int64(n)+size
+		if s.has(ctx, hash) {
+			return "", 0, nil
+		}
+		return hash, to.data, nil
+	})
+	if err != nil {
+		return "", 0, err
+	}
+	return hash, size, nil
 }
 
 // placing is a content that is hashed and written.
@@ -84,11 +108,11 @@ func (p *placing) Hole(n int64) error {
 	return errors.Join(p.hasher.Hole(n), p.out.Hole(n))
 }
 
-// write is Put for a content that may be new, and whose first bytes were read already.
-func (s *Store) write(ctx context.Context, read []byte, r io.Reader) (hash string, size int64, err error) {
+// create adds the content that fill writes, and whose hash it returns with the number of bytes that are in no hole. It adds none if the hash is "".
+func (s *Store) create(fill func(f *os.File) (hash string, data int64, err error)) (err error) {
 	f, err := os.CreateTemp(s.dir, newPrefix)
 	if err != nil {
-		return "", 0, err
+		return err
 	}
 	placed := false
 	defer func() {
@@ -97,22 +121,12 @@ func (s *Store) write(ctx context.Context, read []byte, r io.Reader) (hash strin
 			err = errors.Join(err, os.Remove(f.Name()))
 		}
 	}()
-	to := &placing{hasher: newHasher(), out: sparse.Writer(f)}
-	if _, err = to.Write(read); err != nil {
-		return "", 0, err
-	}
-	if size, err = sparse.Copy(ctx, to, r); err != nil {
-		return "", 0, err
-	}
-	if err = to.out.Finish(); err != nil {
-		return "", 0, err
-	}
-	hash, size = to.name(), int64(len(read))+size
-	if s.has(ctx, hash) {
-		return hash, size, nil
+	hash, data, err := fill(f)
+	if err != nil || hash == "" {
+		return err
 	}
 	if err := f.Chmod(0o400); err != nil {
-		return "", 0, err
+		return err
 	}
 	err = os.Rename(f.Name(), s.path(hash))
 	if errors.Is(err, fs.ErrNotExist) { // the first content with these digits
@@ -125,9 +139,9 @@ func (s *Store) write(ctx context.Context, read []byte, r io.Reader) (hash strin
 	}
 	if placed = err == nil; placed {
 		s.remember(hash)
-		s.written.Add(max(to.data, leastSpace))
+		s.written.Add(max(data, leastSpace))
 	}
-	return hash, size, err
+	return err
 }
 
 // flush puts contents on the disk, but for those that it has put there before.
