@@ -291,13 +291,16 @@ func (w *workspace) texts(versions ...Version) (out [3][]byte, ok bool, err erro
 	return out, true, nil
 }
 
-// marked merges the versions of a conflict with markers; it returns nil if they are not texts. theirs names the side that is not the context.
+// marked merges the versions of a conflict with markers; it returns nil if they are not texts, or too large ones. theirs names the side that is not the context.
 func (w *workspace) marked(ctx context.Context, u *Unresolved, theirs string) ([]byte, error) {
 	texts, ok, err := w.texts(u.Base, u.Context, u.Workspace)
 	if err != nil || !ok {
 		return nil, err
 	}
 	done, err := forMerge(ctx, texts)
+	if errors.Is(err, errTooLarge) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -157,17 +157,20 @@ func (m *room) keepText(d *TextDiff) error {
 		return &fserr.Error{Code: fserr.EFBIG, Detail: fmt.Sprintf("the changes have more than %d hunks in all", maxIDs), Hint: "name some of the paths"}
 	}
 	if !m.holds.Try(m.total()) {
-		return budget.Refuse("the list of changes", budget.LevelAccount)
+		return m.holds.Refuse("the list of changes")
 	}
 	return nil
 }
 
-// compare calls do, which compares two texts, if there is memory for it. Texts that are not small are compared one after the other. It does not wait
-// for memory, since the calls that change the context wait for it.
+// compare calls do, which compares two texts, if there is memory for it. Texts that are not small are compared one after the other, and not at all if
+// that took more than is left to others. It does not wait for memory, since the calls that change the context wait for it.
 func (m *room) compare(ctx context.Context, old, now []byte, do func()) error {
 	n := textMemory(old, now)
 	if m == nil || n <= smallText {
 		do()
+		return nil
+	}
+	if n > m.holds.Most() {
 		return nil
 	}
 	select {
@@ -176,11 +179,8 @@ func (m *room) compare(ctx context.Context, old, now []byte, do func()) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	m.mu.Lock()
-	fits := m.fits(n)
-	m.mu.Unlock()
-	if !fits {
-		return budget.Refuse("the comparison of a file", budget.LevelAccount)
+	if err := m.take(n, "the comparison of a file"); err != nil {
+		return err
 	}
 	do()
 	m.mu.Lock()
@@ -205,17 +205,22 @@ func (m *room) fits(n int64) bool {
 	return false
 }
 
+// take is fits with the error of a call that does not wait. what names the thing that the memory is for.
+func (m *room) take(n int64, what string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.fits(n) {
+		return m.holds.Refuse(what)
+	}
+	return nil
+}
+
 // showNow is show without a wait.
 func (m *room) showNow(_ context.Context, n int64) error {
 	if m == nil {
 		return nil
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.fits(n) {
-		return budget.Refuse("the text of a file", budget.LevelAccount)
-	}
-	return nil
+	return m.take(n, "the text of a file")
 }
 
 // show is fits for a change that is shown. It waits for memory. No goroutine compares meanwhile.
@@ -248,8 +253,11 @@ func textMemory(old, now []byte) int64 {
 	return n
 }
 
-// forMerge reserves the memory of the caller's panel for a merge of three texts. It does not wait: other panels wait for the workspace meanwhile. Call
-// done after the merge.
+// errTooLarge says that a merge takes more memory than is left to others. Its file is a conflict as a whole.
+var errTooLarge = errors.New("the merge takes too much memory")
+
+// forMerge reserves the memory of the caller's panel for a merge of three texts, or fails with errTooLarge. It does not wait: other panels wait for the
+// workspace meanwhile. Call done after the merge.
 func forMerge(ctx context.Context, texts [3][]byte) (done func(), err error) {
 	n := int64(0)
 	for _, text := range texts {
@@ -259,9 +267,15 @@ func forMerge(ctx context.Context, texts [3][]byte) (done func(), err error) {
 		return func() {}, nil
 	}
 	hold, done := budget.Of(ctx).Aside()
-	if !hold.Try(n) {
+	switch {
+	case n > hold.Most():
+		err = errTooLarge
+	case !hold.Try(n):
+		err = hold.Refuse("the merge of a file")
+	}
+	if err != nil {
 		done()
-		return nil, budget.Refuse("the merge of a file", budget.LevelAccount)
+		return nil, err
 	}
 	return done, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -133,6 +134,38 @@ func TestMergesCountForTheirPanel(t *testing.T) {
 			must(t, merge(t.Context(), large)) // a host has no account
 		})
 	}
+}
+
+// TestLargeTextsLeaveMemoryToOtherPanels merges and compares texts that take more than three quarters of the budget.
+func TestLargeTextsLeaveMemoryToOtherPanels(t *testing.T) {
+	t.Parallel()
+	b := budget.New(4<<20, time.Minute, nil)
+	account := b.Account(0)
+	s := account.Share(0, nil)
+	defer s.Close()
+	ctx := budget.With(t.Context(), s.Hold())
+	lines := strings.Repeat("\n", 3<<20/mergeLineMemory)
+	base := files{"f": "a\n" + lines + "b\n"}
+	w := newWorld(t, base)
+	write(t, w.in("workspace"), files{"f": "1\n" + lines + "b\n"})
+	write(t, w.in(id), files{"f": "a\n" + lines + "2\n"})
+	out, err := w.reviews.Rebase(ctx, RebaseRequest{Context: id, OnConflict: WriteMarkers})
+	must(t, err)
+	if len(out.Conflicts) != 1 || out.Conflicts[0].Kind != ConflictBinary {
+		t.Errorf("the conflicts are %+v", out.Conflicts)
+	}
+	same(t, "the context", read(t, w.in(id)), files{"f": "a\n" + lines + "2\n"})
+	nothing := func(context.Context, Version, io.Reader) error { return nil }
+	must(t, w.reviews.readConflict(t.Context(), id, "f", OfMerged, nothing)) // a host has no account
+	if err := w.reviews.readConflict(ctx, id, "f", OfMerged, nothing); !errors.Is(err, fserr.EINVAL) {
+		t.Errorf("the merge for a panel ended with %v", err)
+	}
+	l, err := w.reviews.Changes(ctx, Query{Context: id})
+	must(t, err)
+	if len(l.Changes) != 1 || l.Changes[0].Content != TooLarge {
+		t.Errorf("the changes are %+v", l.Changes)
+	}
+	must(t, l.Close())
 }
 
 // TestMergeDoesNotWaitForMemory merges for a panel whose memory is full. The caller has the workspace's lock, and other panels would wait with it.

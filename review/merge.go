@@ -3,6 +3,7 @@ package review
 import (
 	"bytes"
 	"context"
+	"errors"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/git"
@@ -103,6 +104,9 @@ func (g merger) mergeText(ctx context.Context, m merge3) (result Version, merged
 		}
 	}
 	done, err := forMerge(ctx, texts)
+	if errors.Is(err, errTooLarge) {
+		return m.now, false, ConflictBinary, nil
+	}
 	if err != nil {
 		return Version{}, false, 0, err
 	}

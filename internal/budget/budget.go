@@ -6,6 +6,8 @@
 //   - A share and an account have a limit. A reservation that is larger than a limit fits when nothing else is held there.
 //   - The last quarter of the budget is for accounts that hold little (least). Of the rest, an account never holds more than is
 //     still free. So accounts that give nothing back cannot take everything: small requests and replies of others still fit.
+//   - A reservation that is larger than the rest fits when nothing else is held. It counts as the rest, so that the last quarter
+//     stays for others. Memory that the caller can do without is never that large (TrySpare, Most).
 //   - While a reservation waits for the budget, connections that have given nothing back for long are cut.
 //
 // A Hold waits without holding anything, so that waiting holds cannot block each other. One that grows keeps what it has: it waits only for another that
@@ -19,6 +21,7 @@ package budget
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -90,14 +93,11 @@ func (b *Budget) least() int64 { return max(b.limit/4096, 64<<10) }
 // has reports whether the budget has room for n more bytes of an account that holds used bytes. The lock is held.
 func (b *Budget) has(used, n int64) bool {
 	free := b.limit - b.used
-	switch {
-	case b.used == 0:
-		return true
-	case n > free:
-		return false
-	}
-	return used+n <= b.least() || used+n <= free-b.limit/4
+	return n <= free && (used+n <= b.least() || used+n <= free-b.limit/4)
 }
+
+// most is what one reservation counts at most: all but the last quarter.
+func (b *Budget) most() int64 { return b.limit - b.limit/4 }
 
 // cutStalled cuts the connections that have given nothing back for long.
 func (b *Budget) cutStalled() {
@@ -268,6 +268,18 @@ func (s *Share) end(err error) {
 	s.queue = nil
 }
 
+// queued returns the level for which others wait that go before a new reservation. The lock is held.
+func (s *Share) queued() Level {
+	a := s.account
+	if _, short := a.budget.short[a]; short {
+		return LevelBudget
+	}
+	if len(s.queue) > 0 && !a.blocked {
+		return LevelShare
+	}
+	return LevelAccount
+}
+
 // room returns the level at which n bytes do not fit, or fits. The lock is held.
 func (s *Share) room(n int64) Level {
 	a := s.account
@@ -355,8 +367,9 @@ type Hold struct {
 	share *Share
 	// rest is nil as long as nothing was held.
 	rest *rest
-	// wanted is what the last Try did not get.
+	// wanted is what the last Try did not get, and lacked the level at which it did not fit.
 	wanted int64
+	lacked Level
 	// times is how often each byte counts; 0 means once.
 	times int64
 	// pool is where the buffer is from.
@@ -384,7 +397,16 @@ func (h *Hold) Times(n int64) {
 }
 
 // cost returns how much n bytes count.
-func (h *Hold) cost(n int64) int64 { return n * max(h.times, 1) }
+func (h *Hold) cost(n int64) int64 { return min(n*max(h.times, 1), h.share.account.budget.most()) }
+
+// Most returns how many bytes a call may take for something that it can do without: it leaves the last quarter of the budget to
+// others.
+func (h *Hold) Most() int64 {
+	if h == nil {
+		return math.MaxInt64
+	}
+	return h.share.account.budget.most() / max(h.times, 1)
+}
 
 // Held returns how much is held.
 func (h *Hold) Held() int64 {
@@ -400,7 +422,7 @@ func (h *Hold) Held() int64 {
 // Try holds at least n bytes, if that can be done at once: it never waits. On failure the hold keeps what it has.
 func (h *Hold) Try(n int64) bool { return h.try(n, false) }
 
-// TrySpare is Try for memory that the caller can do without. It leaves half of the account to others.
+// TrySpare is Try for memory that the caller can do without. It leaves half of the account to others, and never takes more than Most.
 func (h *Hold) TrySpare(n int64) bool { return h.try(n, true) }
 
 func (h *Hold) try(n int64, spare bool) bool {
@@ -417,10 +439,15 @@ func (h *Hold) try(n int64, spare bool) bool {
 	if cost <= r.n {
 		return true
 	}
+	h.lacked = s.queued()
 	if !s.closed && !s.account.closed && len(s.queue) == 0 && !s.account.blocked {
 		s.take(-r.n)
 		a := s.account
-		if s.room(cost) == fits && !(spare && a.limit > 0 && a.used+cost > a.limit/2) {
+		h.lacked = s.room(cost)
+		if spare && h.lacked == fits {
+			h.lacked = a.spares(cost, n > h.Most())
+		}
+		if h.lacked == fits {
 			s.take(cost)
 			r.n = cost
 			return true
@@ -429,6 +456,17 @@ func (h *Hold) try(n int64, spare bool) bool {
 	}
 	h.wanted = n
 	return false
+}
+
+// spares returns the level that has no n bytes to spare, or fits. isHuge says that they are more than Most. The lock is held.
+func (a *Account) spares(n int64, isHuge bool) Level {
+	switch {
+	case isHuge:
+		return LevelBudget
+	case a.limit > 0 && a.used+n > a.limit/2:
+		return LevelAccount
+	}
+	return fits
 }
 
 // Wanted returns how many bytes the last Try did not get, and forgets it; 0 when it got all.
@@ -577,7 +615,7 @@ func (s *Share) enqueue(n int64) (w *waiter, level Level) {
 		return nil, fits
 	}
 	if level = s.room(n); level == fits {
-		level = LevelAccount // others wait before it
+		level = s.queued()
 	}
 	w = &waiter{n: n, done: make(chan error, 1)}
 	s.queue = append(s.queue, w)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -40,6 +41,71 @@ func TestSpareMemoryLeavesHalfOfTheAccount(t *testing.T) {
 	if more := a.Share(0, nil).Hold(); more.TrySpare(5 * kib) {
 		t.Error("more than half of the account is spare")
 	}
+}
+
+// TestLargeReservationLeavesTheLastQuarter reserves more than the budget in each way.
+func TestLargeReservationLeavesTheLastQuarter(t *testing.T) {
+	const total, huge = 1000 * kib, 5000 * kib
+	ended, cancel := context.WithCancel(t.Context())
+	cancel() // what would wait ends at once
+	for name, reserve := range map[string]func(h *Hold) bool{
+		"Try":  func(h *Hold) bool { return h.Try(huge) },
+		"Wait": func(h *Hold) bool { return h.Wait(ended, huge) == nil },
+		"Grow": func(h *Hold) bool { return h.Try(10*kib) && h.Grow(ended, huge) == nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := New(total, time.Hour, nil)
+			h := b.Account(100*kib).Share(10*kib, nil).Hold()
+			if !reserve(h) {
+				t.Fatal("an empty budget does not take what is larger than it")
+			}
+			hold(t, b.Account(100*kib).Share(0, nil), 64*kib)
+			if want := int64(total*3/4 + 64*kib); b.Held() != want {
+				t.Errorf("%d bytes are held, want %d", b.Held(), want)
+			}
+			h.Release()
+			if b.Held() != 64*kib {
+				t.Errorf("%d bytes are held at the end", b.Held())
+			}
+		})
+	}
+	h := New(total, time.Hour, nil).Account(0).Share(0, nil).Hold()
+	if most := h.Most(); most != total*3/4 || h.TrySpare(most+1) || !h.TrySpare(most) {
+		t.Errorf("%d bytes are held, and the most is %d", h.Held(), most)
+	}
+}
+
+// TestRefusalNamesTheLimitThatIsShort has a panel that holds nothing ask for memory while another holds what they share.
+func TestRefusalNamesTheLimitThatIsShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(1000*kib, time.Hour, nil)
+		taker, victim := b.Account(0), b.Account(800*kib)
+		hold(t, taker.Share(0, nil), 700*kib)
+		h := victim.Share(0, nil).Hold()
+		if h.Try(100*kib) || !strings.Contains(h.Refuse("it").Error(), "what all panels may hold") {
+			t.Errorf("it was refused with %v", h.Refuse("it"))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		go func() { _ = victim.Share(0, nil).Hold().Wait(ctx, 100*kib) }()
+		synctest.Wait()
+		if small := victim.Share(0, nil).Hold(); small.Try(10*kib) || !strings.Contains(small.Refuse("it").Error(), "what all panels may hold") {
+			t.Errorf("behind a reservation that waits it was refused with %v", small.Refuse("it"))
+		}
+		sooner, cancel := context.WithTimeout(ctx, time.Millisecond)
+		defer cancel()
+		err := victim.Share(0, nil).Hold().Wait(sooner, 10*kib)
+		if short, ok := errors.AsType[*ShortError](err); !ok || short.Level != LevelBudget {
+			t.Errorf("behind a reservation that waits the wait ended with %v", err)
+		}
+		<-ctx.Done()
+		synctest.Wait()
+		own := New(1000*kib, time.Hour, nil).Account(100 * kib)
+		hold(t, own.Share(0, nil), 80*kib)
+		if h := own.Share(0, nil).Hold(); h.Try(50*kib) || !strings.Contains(h.Refuse("it").Error(), "what this panel may hold") {
+			t.Errorf("it was refused with %v", h.Refuse("it"))
+		}
+	})
 }
 
 // TestBytesThatCountSeveralTimes checks what such bytes take and give back, by each way.

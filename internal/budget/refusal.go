@@ -18,7 +18,7 @@ func Refusal(err error, what string) error {
 	var short *ShortError
 	switch {
 	case errors.As(err, &short) && errors.Is(err, context.DeadlineExceeded):
-		return Refuse(what, short.Level)
+		return refuse(what, short.Level)
 	case errors.As(err, new(ClosedError)):
 		return &fserr.Error{Code: fserr.ECANCELED, Detail: "the panel or its connection was closed", Err: err}
 	}
@@ -35,15 +35,22 @@ func Names(ctx context.Context) (reserve func(bytes int64) error, done func()) {
 		if names.Try(bytes) {
 			return nil
 		}
-		return Refuse("the names of a directory", LevelAccount)
+		return names.Refuse("the names of a directory")
 	}, done
 }
 
-// Refuse returns the EAGAIN that a client gets when there is no memory at a level. what names the thing that the memory was for.
-func Refuse(what string, level Level) error {
+// Refuse returns the EAGAIN that a client gets when the last Try failed. what names the thing that the memory was for.
+func (h *Hold) Refuse(what string) error { return refuse(what, h.lacked) }
+
+// refuse returns the EAGAIN that a client gets when there is no memory at a level. what names the thing that the memory was for.
+func refuse(what string, level Level) error {
+	hint := "read the replies that were asked for, or ask for less at once"
+	if level == LevelBudget {
+		hint = "try again, or ask for less at once"
+	}
 	return fserrpb.WithCode(&fserr.Error{
 		Code: fserr.EAGAIN, Detail: fmt.Sprintf("no memory for %s: unread replies and requests under way take what %s may hold", what, holders[level]),
-		Hint: "read the replies that were asked for, or ask for less at once", RetryAfter: time.Second,
+		Hint: hint, RetryAfter: time.Second,
 	}, codes.ResourceExhausted)
 }
 
