@@ -225,20 +225,26 @@ func nested(steps []step) []Path {
 }
 
 // carryOut plans the steps of an entry, takes them, commits them if commit is not nil, and records them. Nothing is done if one of
-// them cannot be.
+// them cannot be. Like exchange it plans twice, so that no other call waits for the merges.
 func (r *Reviews) carryOut(ctx context.Context, e *Entry, commit *CommitOptions, refuseMerge, dryRun bool) error {
-	free, err := r.lockWorkspace(ctx)
-	if err != nil {
-		return err
-	}
-	defer free()
 	for _, s := range e.Steps {
 		if r.cfg.ContextsDir != "" && isWithin(s.Path, r.cfg.ContextsDir) {
 			return refuse(BarredPath, []Path{s.Path}, "the rule "+BarredState+" keeps it out of the workspace", "leave it out of the selection")
 		}
 	}
+	w := &workspace{root: r.ws.root, store: r.store, merger: r.ws.knowing()}
 	if e.Target != ToBranch {
-		conflicts, err := r.ws.plan(ctx, e.Steps, refuseMerge)
+		if _, err := w.plan(ctx, slices.Clone(e.Steps), refuseMerge); err != nil {
+			return err
+		}
+	}
+	free, err := r.lockWorkspace(ctx)
+	if err != nil {
+		return err
+	}
+	defer free()
+	if e.Target != ToBranch {
+		conflicts, err := w.plan(ctx, e.Steps, refuseMerge)
 		if err == nil && len(conflicts) > 0 {
 			err = r.cannotMerge(e, conflicts)
 		}

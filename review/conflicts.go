@@ -305,41 +305,59 @@ func (w *workspace) marked(ctx context.Context, u *Unresolved, theirs string) ([
 		return nil, err
 	}
 	defer done()
+	w.merges()
 	return git.MergeMarked(ctx, w.scratch, texts[0], texts[1], texts[2], [3]string{"context", "base", theirs})
 }
 
 // writeMarkers makes a step's file the merge with markers. It returns false if the versions are not texts.
 func (w *workspace) writeMarkers(ctx context.Context, s *step, theirs string) (bool, error) {
-	text, err := w.marked(ctx, &Unresolved{Base: s.from, Context: s.Before, Workspace: s.to}, theirs)
-	if err != nil || text == nil {
-		return false, err
+	m := merge3{base: s.from, now: s.Before, want: s.to}
+	k, err := w.once(merging{m, "markers of " + theirs}, func() (mergeResult, error) {
+		text, err := w.marked(ctx, &Unresolved{Base: s.from, Context: s.Before, Workspace: s.to}, theirs)
+		if err != nil || text == nil {
+			return mergeResult{}, err
+		}
+		return w.put(ctx, s.Before, text)
+	})
+	if k.merged {
+		s.After = k.result
 	}
-	s.After = s.Before
-	s.After.Hash, s.After.Size, err = w.store.Put(ctx, bytes.NewReader(text))
-	return true, err
+	return k.merged, err
+}
+
+// put puts the text of a merge into the store. The result has the mode of v.
+func (g merger) put(ctx context.Context, v Version, text []byte) (_ mergeResult, err error) {
+	v.Hash, v.Size, err = g.store.Put(ctx, bytes.NewReader(text))
+	return mergeResult{result: v, merged: err == nil}, err
 }
 
 // favour merges a file so that the lines of one side win.
 func (w *workspace) favour(ctx context.Context, s *step, how OnConflict) error {
-	texts, _, err := w.texts(s.from, s.Before, s.to)
-	if err != nil {
-		return err
-	}
 	side := git.FavourOurs
 	if how == TakeWorkspace {
 		side = git.FavourTheirs
 	}
-	done, err := forMerge(ctx, texts)
-	if err != nil {
-		return err
+	m := merge3{base: s.from, now: s.Before, want: s.to}
+	k, err := w.once(merging{m, string(side)}, func() (k mergeResult, err error) {
+		texts, _, err := w.texts(m.base, m.now, m.want)
+		if err != nil {
+			return k, err
+		}
+		done, err := forMerge(ctx, texts)
+		if err != nil {
+			return k, err
+		}
+		defer done()
+		w.merges()
+		text, err := git.MergeFavouring(ctx, w.scratch, texts[0], texts[1], texts[2], side)
+		if err != nil {
+			return k, err
+		}
+		return w.put(ctx, m.mode(m.now), text)
+	})
+	if err == nil {
+		s.After, s.Merged = k.result, true
 	}
-	defer done()
-	text, err := git.MergeFavouring(ctx, w.scratch, texts[0], texts[1], texts[2], side)
-	if err != nil {
-		return err
-	}
-	s.After, s.Merged = merge3{base: s.from, now: s.Before, want: s.to}.mode(s.Before), true
-	s.After.Hash, s.After.Size, err = w.store.Put(ctx, bytes.NewReader(text))
 	return err
 }
 

@@ -66,11 +66,19 @@ type merger struct {
 	store *Store
 	// scratch is a directory for git's files.
 	scratch string
-	// known has results, for a plan that is made twice; nil keeps none.
-	known map[merge3]mergeResult
+	// known has results, for a plan that is made twice; nil keeps none. Their contents are in the store.
+	known map[merging]mergeResult
+	// merges is called before each merge of git's.
+	merges func()
 }
 
-// mergeResult is what merge returned.
+// merging identifies a merge. how is "" for one that fails where both sides changed the same lines, and else what becomes of these.
+type merging struct {
+	merge3
+	how string
+}
+
+// mergeResult is what a merge returned. Without a kind, merged is false if the versions are not texts.
 type mergeResult struct {
 	result Version
 	merged bool
@@ -82,14 +90,29 @@ func (g merger) merge(ctx context.Context, m merge3) (result Version, merged boo
 	if result, merged, kind, ok := m.settled(); ok {
 		return result, merged, kind, nil
 	}
+	k, err := g.once(merging{m, ""}, func() (k mergeResult, err error) {
+		k.result, k.merged, k.kind, err = g.mergeText(ctx, m)
+		return k, err
+	})
+	return k.result, k.merged, k.kind, err
+}
+
+// once returns the result of a merge, which do makes unless it is known.
+func (g merger) once(m merging, do func() (mergeResult, error)) (mergeResult, error) {
 	if k, ok := g.known[m]; ok {
-		return k.result, k.merged, k.kind, nil
+		return k, nil
 	}
-	result, merged, kind, err = g.mergeText(ctx, m)
+	k, err := do()
 	if err == nil && g.known != nil {
-		g.known[m] = mergeResult{result, merged, kind}
+		g.known[m] = k
 	}
-	return result, merged, kind, err
+	return k, err
+}
+
+// knowing returns a merger that keeps its results.
+func (g merger) knowing() merger {
+	g.known = map[merging]mergeResult{}
+	return g
 }
 
 // mergeText merges three files line by line.
@@ -111,6 +134,7 @@ func (g merger) mergeText(ctx context.Context, m merge3) (result Version, merged
 		return Version{}, false, 0, err
 	}
 	defer done()
+	g.merges()
 	text, clean, err := git.MergeFile(ctx, g.scratch, texts[0], texts[1], texts[2])
 	if err != nil {
 		return Version{}, false, 0, err

@@ -394,8 +394,7 @@ func (m *movement) keep(ctx context.Context, was entry) (Version, error) {
 // exchange plans an entry's steps in its context and takes them: all or none. Then it moves the base. plan is called twice: while the context is in
 // use, so that the merges are known, and then while nothing changes it.
 func (r *Reviews) exchange(ctx context.Context, e *Entry, dryRun bool, plan func(ctx context.Context, w *workspace) error) error {
-	merges := r.ws.merger
-	merges.known = map[merge3]mergeResult{}
+	merges := r.ws.knowing()
 	in := func(root rootfs.Root) *workspace { return &workspace{root: root, store: r.store, merger: merges} }
 	first := newBeside(besideTries)
 	err := r.reading(ctx, e.Context, first, func(ctx context.Context, root rootfs.Root) error { return plan(ctx, in(root)) })

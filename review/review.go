@@ -198,7 +198,7 @@ func Open(ctx context.Context, cfg Config) (*Reviews, error) {
 	}
 	r.life, r.end = context.WithCancel(context.WithoutCancel(ctx))
 	r.git = git.NewReader(git.Options{Scratch: in("scratch")})
-	r.ws = &workspace{root: root, store: store, merger: merger{store: store, scratch: in("scratch")}}
+	r.ws = &workspace{root: root, store: store, merger: merger{store: store, scratch: in("scratch"), merges: func() { r.point("git merges") }}}
 	if err := r.recover(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
