@@ -315,16 +315,22 @@ func (b *box) identify(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = b.status.SetReadDeadline(time.Now()) }) // a pipe takes deadlines
 	var first status
 	err := b.reports.Decode(&first)
-	if !stop() {
-		return ctx.Err()
-	}
+	late := !stop()
 	if err != nil || first.ChildPID <= 0 {
+		if late {
+			return ctx.Err()
+		}
 		return b.failure()
 	}
-	if b.init, err = unix.PidfdOpen(first.ChildPID, 0); err != nil {
+	// Also of a start that is too late: abort ends that process.
+	fd, err := unix.PidfdOpen(first.ChildPID, 0)
+	if err != nil {
 		return fmt.Errorf("open the sandbox's process: %w", err)
 	}
-	b.initPID = first.ChildPID
+	b.init, b.initPID = fd, first.ChildPID
+	if late {
+		return ctx.Err()
+	}
 	b.first, err = identityOf(first.ChildPID)
 	return err
 }
@@ -365,10 +371,11 @@ func (b *box) closeNetwork() {
 // complaints is where bwrap writes what went wrong.
 func (b *box) complaints() *os.File { return cmp.Or(b.tty, b.output[Stderr]) }
 
-// abort ends a sandbox whose start failed.
+// abort ends a sandbox whose start failed. Its first process does not end with bwrap, which has it wait to be released, and may not be known: it is of
+// the process group of bwrap until then.
 func (b *box) abort() error {
 	defer b.closeNetwork()
-	if err := b.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := unix.Kill(-b.cmd.Process.Pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 		return err
 	}
 	var exit *osexec.ExitError
