@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// killFirst is added to the server's own oom_score_adj for a sandbox: a machine without memory ends commands before the server.
-const killFirst = 500
+// killFirst has the kernel end a process before any of the server, where memory is short: it counts as all memory that the cgroup or the machine has.
+// With less, a server counts for more than a process whose memory is in files and sockets. A process inherits it. Landlock refuses a
+// command to write it; without Landlock, so does the kernel where the server has CAP_SYS_RESOURCE.
+func killFirst(pid int) error { return write(fmt.Sprintf("/proc/%d/oom_score_adj", pid), "1000") }
 
 // confine puts a sandbox that waits for its block into cgroups, before it starts the command.
 func (b *box) confine(groups *cgroups, name string, l Limits) (err error) {
@@ -23,16 +24,8 @@ func (b *box) confine(groups *cgroups, name string, l Limits) (err error) {
 	if err := b.cgroup.add(pids...); err != nil {
 		return err
 	}
-	own, err := os.ReadFile("/proc/self/oom_score_adj")
-	if err != nil {
-		return err
-	}
-	adj, err := strconv.Atoi(strings.TrimSpace(string(own)))
-	if err != nil {
-		return err
-	}
 	for _, pid := range pids {
-		if err := write(fmt.Sprintf("/proc/%d/oom_score_adj", pid), strconv.Itoa(min(adj+killFirst, 1000))); err != nil {
+		if err := killFirst(pid); err != nil {
 			return err
 		}
 	}

@@ -143,6 +143,7 @@ func (b *box) boundTerminals(ctx context.Context, user User) error {
 	if errno != 0 {
 		return fmt.Errorf("bound the terminals of a sandbox: %w", errno)
 	}
+	_ = killFirst(pid) // it may have ended, or be out of reach for a server that is not root
 	child, err := os.FindProcess(pid)
 	if err != nil {
 		return err

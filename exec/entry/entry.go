@@ -22,7 +22,7 @@ const (
 	Read
 	// Execute is to execute files too.
 	Execute
-	// Use is to read and write files that exist, as those in /proc and /dev.
+	// Use is to read and write files that exist, as those in /dev.
 	Use
 	// All is everything.
 	All
