@@ -15,6 +15,8 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	limits "github.com/ctxfs/ctxfs/internal/cgroups"
 )
 
 // What enforces limits through cgroups.
@@ -209,6 +211,14 @@ func (c *cgroups) by() map[string]string {
 		}
 	}
 	return out
+}
+
+// memoryAbove is the lowest memory limit of the cgroups that those of sandboxes are in; math.MaxInt64 without one.
+func (c *cgroups) memoryAbove() int64 {
+	if c.of["memory"] {
+		return limits.Lowest("/", c.v2, "memory.max")
+	}
+	return limits.Lowest("/", c.v1["memory"], "memory.limit_in_bytes")
 }
 
 // cgroup has the directories of one sandbox.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -553,6 +554,46 @@ func TestMemoryBombEndsItself(t *testing.T) {
 	if small.Reason != Exited || small.Code != 0 {
 		t.Errorf("a command within its limit: %+v, %q", small, stderr)
 	}
+}
+
+// TestMemoryOfCommandFitsTheGroupAbove gives the cgroup above those of commands less memory than a command gets otherwise.
+func TestMemoryOfCommandFitsTheGroupAbove(t *testing.T) {
+	t.Parallel()
+	dir := cgrouptest.Need(t, "memory")
+	const group = 64 << 20
+	if err := write(filepath.Join(dir, "memory.limit_in_bytes"), strconv.Itoa(group)); err != nil {
+		t.Fatal(err)
+	}
+	s := cgroupSite(t, dir)
+	for _, c := range []struct {
+		name    string
+		cmd     Command
+		profile Profile
+		want    int64
+	}{
+		{"by default", Command{}, Profile{}, group / 2},
+		{"as a panel asks", Command{OfPanel: true, Limits: Limits{MemoryBytes: group}}, Profile{}, group / 2},
+		{"less", Command{OfPanel: true, Limits: Limits{MemoryBytes: 8 << 20}}, Profile{}, 8 << 20},
+		{"as a host asks", Command{Limits: Limits{MemoryBytes: group - 1}}, Profile{}, group - 1},
+		{"more than there is", Command{Limits: Limits{MemoryBytes: 2 * group}}, Profile{}, group},
+		{"of a profile", Command{OfPanel: true}, Profile{Limits: Limits{MemoryBytes: group - 1}}, group - 1},
+	} {
+		c.profile.Name, c.profile.Network.Mode = defaultProfile, NetworkNone
+		s.cfg.Profiles = &Profiles{ByName: map[string]*Profile{defaultProfile: &c.profile}}
+		plan, err := s.plan(&c.cmd)
+		if err != nil || plan.limits.MemoryBytes != c.want || c.cmd.Limits.MemoryBytes != c.want {
+			t.Errorf("%s: got %+v, %v; want %d", c.name, plan, err, c.want)
+		}
+	}
+	s.cfg.Profiles = BuiltinProfiles()
+	if exit, _, _ := s.result(s.start("head -c 60M /dev/zero | tail -c 60M")); exit.Reason != OutOfMemory || exit.PeakMemory > group/2 {
+		t.Errorf("got %+v", exit)
+	}
+	shared := Command{Argv: []string{"sleep", "1000"}, Sandbox: "dev", Limits: Limits{MemoryBytes: 2 * group}}
+	first := s.begin(shared)
+	shared.Argv = []string{"true"}
+	s.result(s.begin(shared)) // it asks for the same
+	s.killGently(first)
 }
 
 // TestEpollWatchesAndPipesCountAsMemory has commands take what the kernel counts for their user. The memory limit of the sandbox ends them, so that an

@@ -36,8 +36,19 @@ func (t *Processes) plan(cmd *Command) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	out.limits.MemoryBytes = min(out.limits.MemoryBytes, t.memoryFor(cmd, out.profile))
 	out.asked, cmd.Limits, cmd.Profile = asked, out.limits, out.profile.Name
 	return out, nil
+}
+
+// memoryFor bounds the memory of a command by what the cgroups above its own have: half of that leaves room for the server, and for others, and the
+// command ends at its own limit. An operator, and a host, may give it all.
+func (t *Processes) memoryFor(cmd *Command, profile *Profile) int64 {
+	above := t.cgroups.memoryAbove()
+	if !cmd.OfPanel && cmd.Limits.MemoryBytes > 0 || profile.Limits.MemoryBytes > 0 || t.cfg.Profiles.Maxima.MemoryBytes > 0 {
+		return above
+	}
+	return max(above/2, leastMemory)
 }
 
 // maxNames bounds the names that a command permits.

@@ -231,7 +231,7 @@ func (r *room) admits(p *plan) error {
 		name       string
 		asked, has int64
 	}{
-		{"memory_bytes", asked.MemoryBytes, has.MemoryBytes}, {"tmp_bytes", asked.TmpBytes, has.TmpBytes},
+		{"memory_bytes", min(asked.MemoryBytes, p.limits.MemoryBytes), has.MemoryBytes}, {"tmp_bytes", asked.TmpBytes, has.TmpBytes},
 		{"processes", int64(asked.Processes), int64(has.Processes)}, {"cpu_percent", int64(asked.CPUPercent), int64(has.CPUPercent)},
 	} {
 		if l.asked != 0 && l.asked != l.has {

@@ -8,11 +8,9 @@ import (
 	"io"
 	"math"
 	"os"
-	"path"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +25,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/gateway"
 	"github.com/ctxfs/ctxfs/internal/budget"
+	"github.com/ctxfs/ctxfs/internal/cgroups"
 	"github.com/ctxfs/ctxfs/internal/codec"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -437,21 +436,11 @@ func cgroupMemory(mounted, groups string) int64 {
 	for line := range strings.Lines(groups) {
 		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
 		controllers, group, _ := strings.Cut(rest, ":")
-		file := filepath.Join(mounted, "memory", "%s", "memory.limit_in_bytes")
 		switch {
 		case strings.HasPrefix(line, "0::"):
-			file = filepath.Join(mounted, "%s", "memory.max")
-		case !slices.Contains(strings.Split(controllers, ","), "memory"):
-			continue
-		}
-		for group = path.Join("/", group); ; group = path.Dir(group) {
-			text, err := os.ReadFile(fmt.Sprintf(file, group))
-			if n, e := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && e == nil && n > 0 {
-				lowest = min(lowest, n)
-			}
-			if group == "/" {
-				break
-			}
+			lowest = min(lowest, cgroups.Lowest(mounted, group, "memory.max"))
+		case slices.Contains(strings.Split(controllers, ","), "memory"):
+			lowest = min(lowest, cgroups.Lowest(filepath.Join(mounted, "memory"), group, "memory.limit_in_bytes"))
 		}
 	}
 	return lowest
