@@ -155,7 +155,7 @@ func (p *Process) launch(ctx context.Context, access *contexts.Access) (err erro
 		b.add("--remount-ro", home)
 	}
 	beside, gone := p.table.countAlone(p.cmd.Context)
-	b.beside = beside
+	b.beside, p.cmd.Limits.Processes = beside, min(p.cmd.Limits.Processes, p.table.processesFor(beside))
 	if err := p.launchIn(ctx, b, user, &l); err != nil {
 		gone()
 		return err

@@ -221,6 +221,14 @@ func (c *cgroups) memoryAbove() int64 {
 	return limits.Lowest("/", c.v1["memory"], "memory.limit_in_bytes")
 }
 
+// processesAbove is the same for processes and threads.
+func (c *cgroups) processesAbove() int64 {
+	if c.of["pids"] {
+		return limits.Lowest("/", c.v2, "pids.max")
+	}
+	return limits.Lowest("/", c.v1["pids"], "pids.max")
+}
+
 // cgroup has the directories of one sandbox.
 type cgroup struct {
 	v2 string

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/exec/entry"
+	limits "github.com/ctxfs/ctxfs/internal/cgroups"
 )
 
 // step returns what sets the limits before the command runs, in the sandbox: a server has no right to set them from outside, even as
@@ -51,6 +52,22 @@ func part(resource, beside int) entry.Limit {
 		return limit(resource, math.MaxInt32)
 	}
 	return entry.Limit{Resource: resource, Value: own.Max / sandboxPart / uint64(beside+1)}
+}
+
+// processesPart is the part of the machine's processes and threads that a sandbox gets which begins alone. Beside others it gets less, as sandboxPart
+// says: the 32 sandboxes of a context have a quarter of the machine's. Each has leastProcesses, without which programs such as Node do not run.
+const (
+	processesPart  = 16
+	leastProcesses = 64
+)
+
+// processesFor bounds the processes of a sandbox that begins beside some others of its context.
+func (t *Processes) processesFor(beside int) int {
+	total := t.cgroups.processesAbove()
+	for _, file := range []string{"pid_max", "threads-max"} {
+		total = min(total, limits.Lowest("/proc/sys/kernel", "", file))
+	}
+	return max(int(total/processesPart)/(beside+1), leastProcesses)
 }
 
 // quotas returns those of a sandbox: its part of what the user has, up to a number, and at least one. Of the other such files, seccomp refuses what

@@ -643,6 +643,46 @@ func TestPIDsOfCgroupBoundProcesses(t *testing.T) {
 	}
 }
 
+// TestSandboxesOfContextShareProcesses gives the cgroup above those of commands a limit. Commands in sandboxes of their own, and in shared ones, get
+// less the more sandboxes their context has.
+func TestSandboxesOfContextShareProcesses(t *testing.T) {
+	t.Parallel()
+	dir := cgrouptest.Need(t, "pids")
+	const first = 180
+	if err := write(filepath.Join(dir, "pids.max"), strconv.Itoa(first*processesPart)); err != nil {
+		t.Fatal(err)
+	}
+	s := cgroupSite(t, dir)
+	bomb := []string{"perl", "-e", `$| = 1; for (1 .. 500) { my $p = fork; last if !defined $p; $p or sleep(1000), exit; $n++ } print "$n\n"; sleep 1000`}
+	for beside, sandbox := range []string{"", "dev", "", "test"} {
+		p := s.begin(Command{Argv: bomb, Sandbox: sandbox})
+		t.Cleanup(func() { _ = p.Kill(context.Background(), 0) }) // it may have ended
+		want := max(first/(beside+1), leastProcesses)
+		s.awaitOutput(p, "\n")
+		var out strings.Builder
+		if err := p.Output(t.Context(), [2]int64{}, Present, func(o Output) error { out.Write(o.Data); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		got, err := strconv.Atoi(strings.TrimSpace(out.String()))
+		if err != nil || got > want+processesBeside || got < want-processesBeside || !slices.Contains(p.Enforced(), Enforced{"processes", int64(want), byCgroup1}) {
+			t.Errorf("beside %d sandboxes, in %q: it started %q processes, want about %d; limits %v", beside, sandbox, out.String(), want, p.Enforced())
+		}
+	}
+}
+
+// TestContextGetsQuarterOfProcesses adds up what all sandboxes of a context get.
+func TestContextGetsQuarterOfProcesses(t *testing.T) {
+	t.Parallel()
+	table := &Processes{cgroups: &cgroups{}}
+	sum, total := 0, table.processesFor(0)*processesPart
+	for beside := range maxRunning {
+		sum += table.processesFor(beside)
+	}
+	if most := max(total/4+total/64, maxRunning*leastProcesses); sum > most {
+		t.Errorf("%d sandboxes of a context get %d of %d processes", maxRunning, sum, total)
+	}
+}
+
 // TestCgroupFreezesCommand pauses a command by its cgroup v2, which a stopped shell does not see.
 func TestCgroupFreezesCommand(t *testing.T) {
 	t.Parallel()

@@ -348,7 +348,9 @@ func (r *room) begin(ctx context.Context, root *os.File, user User) (err error) 
 	}
 	closeAll(l.theirs)
 	b.close() // bwrap has the files, and their ends show here
-	if err = box.begin(ctx, r.table.cgroups, user, "s-"+strings.ToLower(rand.Text()[:10]), r.plan.limits, func() error { return nil }); err == nil {
+	limits := r.plan.limits
+	limits.Processes = min(limits.Processes, r.table.processesFor(r.beside))
+	if err = box.begin(ctx, r.table.cgroups, user, "s-"+strings.ToLower(rand.Text()[:10]), limits, func() error { return nil }); err == nil {
 		err = box.serve(ctx, init, r.table, r.plan, r.reportUse)
 	}
 	if err != nil {
@@ -451,6 +453,7 @@ func (p *Process) launchShared(ctx context.Context, root *os.File, user User, l 
 		return err
 	}
 	p.cmd.Limits = r.limits(p.cmd.Limits)
+	p.cmd.Limits.Processes = min(p.cmd.Limits.Processes, p.table.processesFor(r.beside))
 	m := &member{room: r, process: p, started: make(chan report, 1), exited: make(chan report, 1), memoryKills: r.box.cgroup.memoryKills()}
 	if err = p.save(r.box.first, nil); err == nil { // before it runs: see launchIn
 		err = m.begin(user, l)
