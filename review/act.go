@@ -258,7 +258,7 @@ func (r *Reviews) carryOut(ctx context.Context, e *Entry, commit *CommitOptions,
 	if err := r.checkExpected(ctx, e); err != nil {
 		return err
 	}
-	commits, err := r.planCommits(ctx, e, commit)
+	commits, err := r.planCommits(ctx, e, commit, w.merger)
 	if err != nil {
 		return err
 	}

@@ -263,27 +263,6 @@ func (r *Reviews) changing(ctx context.Context, id string, b *beside, f func(ctx
 	})
 }
 
-// readFirst reads the large files at the paths of steps. A call does so before it takes a lock that others wait for.
-func (r *Reviews) readFirst(ctx context.Context, id string, steps []step) (*beside, error) {
-	b := newBeside(besideTries)
-	return b, r.reading(ctx, id, b, func(ctx context.Context, root rootfs.Root) (later error) {
-		for i := range steps {
-			st, err := root.Lstat(string(steps[i].Path))
-			if err != nil || st.Type() != rootfs.TypeFile || st.Size < largeContent {
-				continue
-			}
-			_, _, err = r.store.keep(ctx, root, steps[i].Path)
-			switch {
-			case errors.Is(err, errLater):
-				later = err
-			case err != nil && !isAbsent(err) && !errors.Is(err, errUnstable):
-				return err
-			}
-		}
-		return later
-	})
-}
-
 // replacing is Contexts.Replacing, as changing.
 func (r *Reviews) replacing(ctx context.Context, id string, b *beside, f func(ctx context.Context, root rootfs.Root, charge Charge) error) error {
 	return r.beside(ctx, id, b, func(enter entering) error {

@@ -146,6 +146,8 @@ type drafts struct {
 	context string
 	opts    CommitOptions
 	all     []*draft
+	// merges knows the merges of the working tree's plan.
+	merges merger
 }
 
 func (d *drafts) close() {
@@ -188,8 +190,8 @@ func (w *workspace) repositoryOf(p Path) (repo Path, ok bool) {
 }
 
 // planCommits finds what the commits of an entry hold, and changes nothing but the store. The caller closes the result.
-func (r *Reviews) planCommits(ctx context.Context, e *Entry, opts *CommitOptions) (_ *drafts, err error) {
-	d := &drafts{r: r, context: e.Context}
+func (r *Reviews) planCommits(ctx context.Context, e *Entry, opts *CommitOptions, merges merger) (_ *drafts, err error) {
+	d := &drafts{r: r, context: e.Context, merges: merges}
 	defer func() {
 		if err != nil {
 			d.close()
@@ -274,12 +276,12 @@ func (d *drafts) plan(ctx context.Context, p Path, steps []*step) error {
 	if err != nil {
 		return err
 	}
-	conflicts, err := c.merge(ctx, d.r, steps)
+	conflicts, err := c.merge(ctx, d.merges, steps)
 	if err == nil && len(conflicts) > 0 {
 		err = dirty("%s of %s does not have the lines that were changed in these files", c, conflicts)
 	}
 	if err == nil && d.opts.Branch == "" {
-		conflicts, err = c.mergeIndex(ctx, d.r)
+		conflicts, err = c.mergeIndex(ctx, d.merges)
 		if err == nil && len(conflicts) > 0 {
 			err = dirty("the index, on top of %s of %s, has other changes of the same lines of these files", c, conflicts)
 		}
@@ -380,17 +382,17 @@ func (c *draft) within(p Path) string {
 
 // merge finds what becomes of each path in the commit: the three-way merge of from, what the parent holds, and to. It never looks at the
 // working tree, so that lines that the user did not commit stay out.
-func (c *draft) merge(ctx context.Context, r *Reviews, steps []*step) (conflicts []Conflict, err error) {
+func (c *draft) merge(ctx context.Context, g merger, steps []*step) (conflicts []Conflict, err error) {
 	removed := map[string]bool{}
 	// What is removed makes room for what is created.
 	slices.SortStableFunc(steps, func(a, b *step) int { return removalFirst(a.to, b.to) })
 	for _, s := range steps {
 		p := c.within(s.Path)
-		before, err := c.before(ctx, r.store, p, !s.to.Exists(), removed)
+		before, err := c.before(ctx, g.store, p, !s.to.Exists(), removed)
 		if err != nil {
 			return nil, err
 		}
-		after, merged, kind, err := r.ws.merge(ctx, merge3{base: s.from, now: before, want: s.to})
+		after, merged, kind, err := g.merge(ctx, merge3{base: s.from, now: before, want: s.to})
 		switch {
 		case err != nil:
 			return nil, err
@@ -465,7 +467,7 @@ func versionOf(ctx context.Context, store *Store, f git.File, blob func(id strin
 
 // mergeIndex finds what becomes of the index. A path that it holds as the parent does becomes what the commit holds. What is staged of a
 // path stays staged, on top of the commit.
-func (c *draft) mergeIndex(ctx context.Context, r *Reviews) (conflicts []Conflict, err error) {
+func (c *draft) mergeIndex(ctx context.Context, g merger) (conflicts []Conflict, err error) {
 	index, err := c.Index(ctx)
 	if err != nil {
 		return nil, err
@@ -473,11 +475,11 @@ func (c *draft) mergeIndex(ctx context.Context, r *Reviews) (conflicts []Conflic
 	staged := slices.Sorted(maps.Keys(index))
 	for _, s := range c.steps {
 		p := c.within(s.Path)
-		now, err := c.version(ctx, r.store, index[p])
+		now, err := c.version(ctx, g.store, index[p])
 		if err != nil {
 			return nil, err
 		}
-		after, _, kind, err := r.ws.merge(ctx, merge3{base: s.Commit.Before, now: now, want: s.Commit.After})
+		after, _, kind, err := g.merge(ctx, merge3{base: s.Commit.Before, now: now, want: s.Commit.After})
 		if err != nil {
 			return nil, err
 		}

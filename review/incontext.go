@@ -21,9 +21,14 @@ import (
 )
 
 // inContext takes an entry's steps in its context: each file is merged as in the workspace, and written in place, so that open handles stay valid. A
-// file that has other names is replaced, unless the steps do the same to all of them: what a step does not name keeps its content.
+// file that has other names is replaced, unless the steps do the same to all of them: what a step does not name keeps its content. Like exchange it
+// plans twice.
 func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
-	first, err := r.readFirst(ctx, e.Context, e.Steps)
+	merges, first := r.ws.knowing(), newBeside(besideTries)
+	err := r.reading(ctx, e.Context, first, func(ctx context.Context, root rootfs.Root) error {
+		_, err := (&workspace{root: root, store: r.store, merger: merges}).plan(ctx, slices.Clone(e.Steps), false)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -36,7 +41,7 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 		return err
 	}
 	return r.changing(ctx, e.Context, first.only(), func(planning context.Context, root rootfs.Root, charge Charge) error {
-		w := r.workspaceIn(root).making(e.makes)
+		w := (&workspace{root: root, store: r.store, merger: merges}).making(e.makes)
 		err := r.planInContext(planning, w, e)
 		if err != nil {
 			return err

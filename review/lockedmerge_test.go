@@ -52,18 +52,39 @@ func TestMergesDoNotHoldUpOtherContexts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, base)
 			write(t, w.in(id), ours)
-			merges, locked := 0, 0
-			w.at("git merges", func() {
-				merges++
-				w.reviews.mu.Lock()
-				defer w.reviews.mu.Unlock()
-				locked += len(w.reviews.locks[""])
-			})
-			test.call(t, w)
-			if merges != test.merges || locked != 0 {
-				t.Errorf("git merged %d times, %d of them with the lock, want %d and none", merges, locked, test.merges)
-			}
+			w.wantMerges(test.merges, func() { test.call(t, w) })
 		})
+	}
+	t.Run("commit", func(t *testing.T) {
+		w := newRepos(t, base)
+		write(t, w.in(id), files{"clean": ours["clean"]})
+		write(t, w.in("workspace"), files{"clean": theirs["clean"]})
+		w.gitIn("workspace", "commit", "-qam", "second")
+		w.wantMerges(1, func() { w.mustCommit("") })
+	})
+	t.Run("undo of a discard", func(t *testing.T) {
+		w := newWorld(t, base)
+		write(t, w.in(id), files{"clean": ours["clean"]})
+		e, err := w.reviews.Discard(t.Context(), id, Selection{All: true}, "", "host")
+		must(t, err)
+		write(t, w.in(id), files{"clean": theirs["clean"]})
+		w.wantMerges(1, func() { _, err := w.undo(e.ID); must(t, err) })
+	})
+}
+
+// wantMerges checks how often git merges in a call, and that it never does so with the workspace's lock.
+func (w *world) wantMerges(want int, call func()) {
+	w.t.Helper()
+	merges, locked := 0, 0
+	w.at("git merges", func() {
+		merges++
+		w.reviews.mu.Lock()
+		defer w.reviews.mu.Unlock()
+		locked += len(w.reviews.locks[""])
+	})
+	call()
+	if merges != want || locked != 0 {
+		w.t.Errorf("git merged %d times, %d of them with the lock, want %d and none", merges, locked, want)
 	}
 }
 

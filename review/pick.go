@@ -232,7 +232,7 @@ func (r *Reviews) Onto(ctx context.Context, g *git.Draft, repo Path, changes []P
 	for i, p := range changes {
 		steps[i] = &step{Path: p.Path, from: p.Before, to: p.After}
 	}
-	if out.Conflicts, err = c.merge(ctx, r, steps); err != nil || len(out.Conflicts) > 0 {
+	if out.Conflicts, err = c.merge(ctx, r.ws.merger, steps); err != nil || len(out.Conflicts) > 0 {
 		return out, err
 	}
 	ids, err := c.write(ctx, r.store)
