@@ -343,10 +343,12 @@ func withoutDescriptors(t *testing.T, f func()) {
 	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, &unix.Rlimit{Max: old.Max}, nil); err != nil {
 		t.Fatal(err)
 	}
+	defer func() {
+		if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, &old, nil); err != nil {
+			t.Error(err)
+		}
+	}()
 	f()
-	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, &old, nil); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestUnreadProcessesAreNotTakenForEnded looks at a process that is stopped and has a child, while this process can

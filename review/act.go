@@ -224,20 +224,34 @@ func nested(steps []step) []Path {
 	return nil
 }
 
-// carryOut plans the steps of an entry, takes them, commits them if commit is not nil, and records them. Nothing is done if one of
-// them cannot be. Like exchange it plans twice, so that no other call waits for the merges.
+// carryOut plans the steps of an entry, takes them, commits them if commit is not nil, and records them. Nothing is done if
+// one of them cannot be. If files have to be merged it plans without the workspace's lock in between, so that no other call
+// waits for git.
 func (r *Reviews) carryOut(ctx context.Context, e *Entry, commit *CommitOptions, refuseMerge, dryRun bool) error {
 	for _, s := range e.Steps {
 		if r.cfg.ContextsDir != "" && isWithin(s.Path, r.cfg.ContextsDir) {
 			return refuse(BarredPath, []Path{s.Path}, "the rule "+BarredState+" keeps it out of the workspace", "leave it out of the selection")
 		}
 	}
+	asked := slices.Clone(e.Steps)
 	w := &workspace{root: r.ws.root, store: r.store, merger: r.ws.knowing()}
+	w.merger.onlyKnown = true
+	err := r.carryOutBy(ctx, w, e, commit, refuseMerge, dryRun)
+	if !errors.Is(err, errUnmerged) {
+		return err
+	}
+	w.merger.onlyKnown = false
 	if e.Target != ToBranch {
-		if _, err := w.plan(ctx, slices.Clone(e.Steps), refuseMerge); err != nil {
+		if _, err := w.plan(ctx, slices.Clone(asked), refuseMerge); err != nil {
 			return err
 		}
 	}
+	e.Steps = asked
+	return r.carryOutBy(ctx, w, e, commit, refuseMerge, dryRun)
+}
+
+// carryOutBy is carryOut with the merges of w.
+func (r *Reviews) carryOutBy(ctx context.Context, w *workspace, e *Entry, commit *CommitOptions, refuseMerge, dryRun bool) error {
 	free, err := r.lockWorkspace(ctx)
 	if err != nil {
 		return err
@@ -486,7 +500,10 @@ func (r *Reviews) moveBase(ctx context.Context, e *Entry) error {
 		}
 		moved[st.Overrides[s.Path].Hash], moved[st.Behind[s.Path].Hash] = true, true
 	}
-	return errors.Join(r.store.flush(moved), r.states.write(e.Context, st))
+	if err := r.store.flush(moved); err != nil {
+		return err
+	}
+	return r.states.write(e.Context, st)
 }
 
 // moveDecision keeps of what was decided on a path what is still to be decided: the verdicts on hunks that were not applied.

@@ -277,10 +277,9 @@ func (w *workspace) stage(ctx context.Context, e *Entry, point func(phase string
 	s.flushLater = durable.Quick(len(first))
 	err = s.addAll(ctx, first)
 	if err == nil && s.flushLater {
-		err = tree.Flush(w.root, stagedPaths(first))
-		s.flushLater = false
+		err = s.flush()
 	}
-	if err != nil {
+	if s.flushLater = false; err != nil {
 		return nil, err
 	}
 	// Removals first.
@@ -288,15 +287,16 @@ func (w *workspace) stage(ctx context.Context, e *Entry, point func(phase string
 	return s, w.store.flush(contentsOf(e))
 }
 
-// stagedPaths returns the paths that staged contents have until they are in place.
-func stagedPaths(steps []*step) []string {
-	var paths []string
-	for _, st := range steps {
-		if st.After.Exists() {
-			paths = append(paths, path.Join(path.Dir(string(st.Path)), st.Tmp))
-		}
+// flush flushes the contents that are staged, those that Stage has flushed too.
+func (s *swaps) flush() error {
+	paths := make([]string, len(s.all))
+	for i, t := range s.all {
+		paths[i] = string(t.Path)
 	}
-	return paths
+	if done, err := tree.FlushWhole(s.w.root, paths); done || err != nil {
+		return err
+	}
+	return atOnce(context.Background(), len(s.all), func(i int) error { return s.all[i].swap.Flush() })
 }
 
 // flushNames makes the names at and beside the paths of an entry's steps durable. What is removed there must be gone before the journal forgets it.
@@ -403,9 +403,6 @@ func (s *swaps) makeDir(st *step) error {
 	return nil
 }
 
-// readable is what tree.Flush needs to open a file.
-const readable = 0o400
-
 // writable are the bits that a directory needs for its owner to change it.
 const writable = 0o700
 
@@ -487,8 +484,8 @@ func (s *swaps) prepare(ctx context.Context, st *step) (*tree.Swap, error) {
 		defer closeContent()
 		err = s.w.giveBack(entry, st)
 	}
-	if entry != nil && s.flushLater && st.After.Mode&readable != 0 {
-		entry.Sync = false
+	if entry != nil {
+		entry.Later = s.flushLater
 	}
 	if err == nil {
 		var swap *tree.Swap

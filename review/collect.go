@@ -280,7 +280,9 @@ func (r *Reviews) weigh(e *Entry) (cost, error) {
 	if e.RequestID != "" {
 		c.requested = e.At
 	}
-	r.costs[e.ID] = c
+	if err == nil {
+		r.costs[e.ID] = c
+	}
 	return c, err
 }
 

@@ -69,7 +69,10 @@ func (r *Reviews) Decide(ctx context.Context, req DecideRequest) (out Decided, e
 			Hint:   "decide on fewer changes with the comment, or shorten it",
 		}
 	}
-	if err := errors.Join(r.flush(chosen), r.states.write(req.Context, l.state)); err != nil {
+	if err := r.flush(chosen); err != nil {
+		return Decided{}, err
+	}
+	if err := r.states.write(req.Context, l.state); err != nil {
 		return Decided{}, err
 	}
 	r.tell(req.Context, Event{Kind: EventDecided})

@@ -59,7 +59,10 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 		if err := w.keepRemains(ctx, e); err != nil {
 			return err
 		}
-		if err := errors.Join(w.store.flush(contentsOf(e)), r.journal.begin(e)); err != nil {
+		if err := w.store.flush(contentsOf(e)); err != nil {
+			return err
+		}
+		if err := r.journal.begin(e); err != nil {
 			return err
 		}
 		r.point("begun")

@@ -68,9 +68,14 @@ type merger struct {
 	scratch string
 	// known has results, for a plan that is made twice; nil keeps none. Their contents are in the store.
 	known map[merging]mergeResult
+	// onlyKnown has other merges fail with errUnmerged.
+	onlyKnown bool
 	// merges is called before each merge of git's.
 	merges func()
 }
+
+// errUnmerged is the error of a merge whose result is not known yet.
+var errUnmerged = errors.New("the file is not merged yet")
 
 // merging identifies a merge. how is "" for one that fails where both sides changed the same lines, and else what becomes of these.
 type merging struct {
@@ -101,6 +106,9 @@ func (g merger) merge(ctx context.Context, m merge3) (result Version, merged boo
 func (g merger) once(m merging, do func() (mergeResult, error)) (mergeResult, error) {
 	if k, ok := g.known[m]; ok {
 		return k, nil
+	}
+	if g.onlyKnown {
+		return mergeResult{}, errUnmerged
 	}
 	k, err := do()
 	if err == nil && g.known != nil {

@@ -25,7 +25,10 @@ func (r *Reviews) Submit(ctx context.Context, id, title, message, actor string) 
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(r.store.flush(rev.newContents(l.state)), r.revisions.write(id, rev, r.bounds)); err != nil {
+	if err = r.store.flush(rev.newContents(l.state)); err == nil {
+		err = r.revisions.write(id, rev, r.bounds)
+	}
+	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	l.state.Submitted = &Submission{Title: title, Message: message, Revision: l.Revision, Actor: actor, At: time.Now().UTC()}

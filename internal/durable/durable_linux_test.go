@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -71,8 +72,8 @@ func TestTreesSurvive(t *testing.T) {
 	}
 }
 
-// TestWholeFileSystemIsFlushedWhileLittleIsUnwritten counts the flushes of whole file systems: many files are flushed with their file
-// system, unless other programs have much to write, or it is a FUSE.
+// TestWholeFileSystemIsFlushedWhileLittleIsUnwritten counts the flushes of whole file systems: many files are flushed with
+// their file system, unless other programs have much to write, or it is a FUSE.
 func TestWholeFileSystemIsFlushedWhileLittleIsUnwritten(t *testing.T) {
 	blocks, fuse := powercut.NewBlocks(t, 1, 64<<20), powercut.New(t, 1)
 	for name, c := range map[string]struct {
@@ -87,7 +88,7 @@ func TestWholeFileSystemIsFlushedWhileLittleIsUnwritten(t *testing.T) {
 		"many files on FUSE":             {fuse, 100, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			defer durable.SetUnwritten(func() int64 { return c.unwritten })()
+			defer durable.Pretend(c.unwritten)()
 			top := filepath.Join(c.disk.At, name)
 			write(t, top, c.files)
 			before := durable.Wide()
@@ -105,6 +106,9 @@ func TestWholeFileSystemIsFlushedWhileLittleIsUnwritten(t *testing.T) {
 
 // TestUnwrittenIsRead reads /proc/meminfo: a failure would give the largest number.
 func TestUnwrittenIsRead(t *testing.T) {
+	if text, err := os.ReadFile("/proc/meminfo"); err != nil || !strings.Contains(string(text), "\nDirty:") {
+		t.Skipf("not tested: /proc/meminfo says nothing of unwritten pages: %v", err)
+	}
 	if n := durable.Unwritten(); n < 0 || n > 1<<50 {
 		t.Errorf("%d bytes are unwritten", n)
 	}

@@ -13,3 +13,6 @@ func Quick(int) bool { return false }
 
 // Whole flushes nothing.
 func Whole(int, int) (done bool, err error) { return false, nil }
+
+// Pretend changes nothing.
+func Pretend(int64) (restore func()) { return func() {} }

@@ -29,8 +29,10 @@ func TestUnreadProcessesAreNotTakenForEnded(t *testing.T) { //nolint:paralleltes
 	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, &unix.Rlimit{Max: old.Max}, nil); err != nil {
 		t.Fatal(err)
 	}
+	defer func() {
+		if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, &old, nil); err != nil {
+			t.Error(err)
+		}
+	}()
 	check(false)
-	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, &old, nil); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -10,33 +10,35 @@ import (
 )
 
 // Flush flushes files, and the names and attributes of directories, some at a time, where the system can do that. It flushes
-// the whole file system instead where that is quick (durable.Quick), and so never waits long for what other programs have
-// written. "" is the top of the tree. It follows no link. It skips links, missing paths, and what this process may not read.
+// the whole file system instead where that is quick (durable.Whole). "" is the top of the tree. It follows no link. It skips links, missing paths, and what this process may not read.
 func Flush(r Tree, paths []string) error {
-	if done, err := flushWhole(r, paths); done || err != nil {
+	if done, err := FlushWhole(r, paths); done || err != nil {
 		return err
 	}
 	return durable.Each(paths, func(p string) error { return unlessHidden(flushOne(r, p)) })
 }
 
-// flushWhole flushes the file system of a tree if that is quick, and all the paths are on it; done says that it did.
-func flushWhole(r Tree, paths []string) (done bool, err error) {
+// FlushWhole flushes the file system of a tree if that is quick, and all the paths are on it. It reports whether it did.
+func FlushWhole(r Tree, paths []string) (done bool, err error) {
 	if !durable.Quick(len(paths)) {
 		return false, nil
 	}
 	one, err := onOneFileSystem(r, paths)
 	if !one || err != nil {
-		return false, err
+		return false, nil // the flush of each path says what is wrong
 	}
 	top, err := openDir(r, "")
 	if err != nil {
-		return false, err
+		return false, nil
 	}
 	err = top.WithFD(func(fd int) error {
 		done, err = durable.Whole(fd, len(paths))
 		return err
 	})
-	return done, errors.Join(Ignoring(err, fserr.EOPNOTSUPP), top.Close())
+	if fserr.CodeOf(err) == fserr.EOPNOTSUPP {
+		done, err = false, nil
+	}
+	return done, errors.Join(err, top.Close())
 }
 
 // onOneFileSystem reports whether no path is on a file system that is mounted in the tree.
@@ -45,13 +47,13 @@ func onOneFileSystem(r Tree, paths []string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	dirs := map[string]bool{}
+	all := map[string]bool{}
 	for _, p := range paths {
-		dirs[p], dirs[path.Dir(p)] = true, true
+		all[p], all[path.Dir(p)] = true, true
 	}
-	for dir := range dirs {
-		st, err := r.Lstat("/" + dir)
-		if err == nil && st.IsDir() && st.Dev != top.Dev {
+	for p := range all {
+		st, err := r.Lstat("/" + p)
+		if err == nil && st.Dev != top.Dev {
 			return false, nil
 		}
 		if err = unlessHidden(err); err != nil {

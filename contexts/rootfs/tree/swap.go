@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"os"
 	"path"
 	"strings"
 
@@ -36,6 +37,8 @@ type Swap struct {
 	ownerLost bool
 	// resumed says that it is one of Resume.
 	resumed bool
+	// unflushed says that Flush is to flush the new content.
+	unflushed bool
 	// mine is the new entry's inode, 0 if that is not known.
 	mine uint64
 }
@@ -63,8 +66,9 @@ type NewEntry struct {
 	Mode uint32
 	// Kept is for a file where no file stands; nil is what the system gives a new one.
 	Kept *Kept
-	// Sync flushes a file's content to the disk.
-	Sync bool
+	// Sync flushes a file's content to the disk. With Later, Swap.Flush or FlushWhole does that, unless this process could
+	// not open the file again.
+	Sync, Later bool
 }
 
 // ErrOccupied says that something else stands at the path than when the swap was staged.
@@ -236,10 +240,37 @@ func (s *Swap) write(ctx context.Context, old node.Stat) (err error) {
 	if err := f.Chmod(s.entry.Mode); err != nil {
 		return err
 	}
-	if s.entry.Sync {
-		return f.Sync(true)
+	if !s.entry.Sync {
+		return nil
 	}
-	return nil
+	if s.entry.Later && s.entry.Mode&readable != 0 {
+		st, err := f.Stat()
+		if self := os.Geteuid(); err == nil && (self == 0 || int64(st.UID) == int64(self)) {
+			s.unflushed = true
+			return nil
+		}
+	}
+	return f.Sync(true)
+}
+
+// readable is the permission that the owner needs to open a file again.
+const readable = 0o400
+
+// Flush flushes the content of a staged file, if Stage left that for later.
+func (s *Swap) Flush() error {
+	if !s.unflushed {
+		return nil
+	}
+	release, err := s.hold()
+	if err != nil {
+		return err
+	}
+	defer release()
+	f, err := s.dir.OpenFile(s.tmp, node.O_RDONLY, 0)
+	if err == nil {
+		err = errors.Join(syncFile(f), f.Close())
+	}
+	return err
 }
 
 // tmpMode is the mode of a file until it has its content: what it replaces may be private.
