@@ -280,6 +280,9 @@ func (g *cgroup) limit(l Limits) error {
 		}
 	} else if dir := g.v1["memory"]; dir != "" {
 		set(dir, "memory.limit_in_bytes", memory)
+		if err := write(filepath.Join(dir, "memory.kmem.tcp.limit_in_bytes"), memory); !errors.Is(err, os.ErrNotExist) { // cgroup v2 counts it as memory
+			errs = append(errs, err)
+		}
 	}
 	if g.of["pids"] {
 		set(g.v2, "pids.max", pids)

@@ -596,6 +596,23 @@ func TestMemoryOfCommandFitsTheGroupAbove(t *testing.T) {
 	s.killGently(first)
 }
 
+// TestTCPBuffersOfCommandAreBounded looks at the cgroup of a command. Version 1 counts the buffers apart from other memory.
+func TestTCPBuffersOfCommandAreBounded(t *testing.T) {
+	t.Parallel()
+	s := cgroupSite(t, cgrouptest.Need(t, "memory"))
+	p := s.begin(Command{Argv: []string{"sleep", "1000"}, Limits: Limits{MemoryBytes: 32 << 20}})
+	got, err := os.ReadFile(filepath.Join(p.box.cgroup.v1["memory"], "memory.kmem.tcp.limit_in_bytes"))
+	if err == nil && string(got) != strconv.Itoa(32<<20)+"\n" {
+		t.Errorf("the limit is %s", got)
+	}
+	if err := p.Kill(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	if err != nil {
+		t.Skip("the kernel does not count them: ", err)
+	}
+}
+
 // TestEpollWatchesAndPipesCountAsMemory has commands take what the kernel counts for their user. The memory limit of the sandbox ends them, so that an
 // operator can raise the user's limits.
 func TestEpollWatchesAndPipesCountAsMemory(t *testing.T) {
