@@ -164,7 +164,7 @@ func (p *Process) launch(ctx context.Context, access *contexts.Access) (err erro
 	return nil
 }
 
-// newBox returns a sandbox that b starts. What enter returns then waits for letBegin. The caller closes block.
+// newBox returns a sandbox that b starts. The step that enter returns waits for letBegin. The caller closes block.
 func newBox(b *bundle, l *plumbing) (*box, error) {
 	statusEnd, status, err := l.pipe(true)
 	if err != nil {

@@ -158,7 +158,7 @@ func (s *Store) flush(hashes map[string]bool) error {
 	}
 	flushed := map[string]time.Time{}
 	for _, hash := range contents {
-		if st, err := os.Lstat(s.path(hash)); err == nil { // whoever needs a content that is not there says so
+		if st, err := os.Lstat(s.path(hash)); err == nil { // a caller that needs a missing content reports it
 			flushed[hash] = st.ModTime()
 		}
 	}
