@@ -60,7 +60,7 @@ func TestRotatedFile(t *testing.T) {
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openRotated(filepath.Dir(path), 10, 2); err == nil || !strings.Contains(err.Error(), "no regular file") {
+	if _, err := openRotated(filepath.Dir(path), 10, 2); err == nil || !strings.Contains(err.Error(), "(a directory)") {
 		t.Errorf("a directory was opened as a log: %v", err)
 	}
 }
